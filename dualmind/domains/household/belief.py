@@ -10,7 +10,7 @@ cannot leak what is hidden. The words are those of the game, in lower case and s
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from dualmind.errors import GameError
@@ -23,6 +23,7 @@ _THING = re.compile(r"\ba ([a-z]+ \d+)")
 _INTRO_LIST = re.compile(r"you see (.*?)\.\n", re.DOTALL)
 _TASK = re.compile(r"Your task is to: (.*)", re.DOTALL)
 _CONTENTS = re.compile(r"(?:On|In) (?:the ([a-z]+ \d+)|it), you see (.*?)\.?$", re.DOTALL)
+_TAKE = re.compile(r"take (?:\* )?([a-z]+) ")
 _IS_CLOSED = re.compile(r"The ([a-z]+ \d+) is closed\.")
 _STATE_OF_VERB = {"clean": "clean", "heat": "hot", "cool": "cool"}
 
@@ -142,6 +143,11 @@ class Belief:
                 out.append(MARK)
             out.append(word)
         return " ".join(out)
+
+
+def object_words(candidates: Iterable[str]) -> set[str]:
+    """Words of things that can be taken, from the text of commands."""
+    return {match[1] for candidate in candidates if (match := _TAKE.match(candidate))}
 
 
 @lru_cache(maxsize=65536)
