@@ -17,7 +17,7 @@ from dualmind.domains.household.game import Game
 from dualmind.domains.household.sources import load_games
 from dualmind.errors import GameError
 from dualmind.progress import Progress
-from dualmind.storage import md5_file, write_json
+from dualmind.storage import write_json
 from stages.params import load_params
 
 DEMONSTRATED: tuple[Split, ...] = ("train", "valid_train")  # the other splits are for judging only
@@ -126,6 +126,7 @@ def _problem_row(problem: Problem) -> ProblemRow:
         layout=game.layout,
         hops=problem.hops,
         text=problem.text,
+        content=game.content_key(),
         payload=game.to_json(),
     )
 

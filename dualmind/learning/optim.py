@@ -5,6 +5,8 @@ from typing import Literal
 import torch
 from torch import nn
 
+from dualmind.learning.muon import Muon
+
 Optimizer = Literal["muon", "adamw"]
 
 
@@ -29,7 +31,7 @@ def build_optimizers(model: nn.Module, kind: Optimizer, *, muon_lr: float, adamw
         (matrices if hidden else rest).append(parameter)
     optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(rest, lr=adamw_lr, betas=(0.9, 0.98), weight_decay=0.0)]
     if matrices:
-        optimizers.append(torch.optim.Muon(matrices, lr=muon_lr, weight_decay=0.0, adjust_lr_fn="original"))
+        optimizers.append(Muon(matrices, lr=muon_lr))
     return optimizers
 
 

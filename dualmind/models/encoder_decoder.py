@@ -49,7 +49,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
     Returns:
         (B, Q, H * d).
     """
-    scores = q @ k.transpose(-1, -2) * (1 / math.sqrt(q.shape[-1]))  # (B, H, Q, K)
+    scores = (q * (1 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)  # (B, H, Q, K)
     if bias is not None:
         scores = scores + bias
     return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)

@@ -1,0 +1,143 @@
+"""Judges System 1 on games that were used neither in training nor in any choice."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, PositiveInt
+
+from dualmind.data.decisions import read_decisions
+from dualmind.data.problems import read_problems
+from dualmind.data.validation import ValidatedDataset, open_validated
+from dualmind.domains.household.domain import HOPS
+from dualmind.domains.household.engine import HouseholdEngine
+from dualmind.domains.household.game import Game
+from dualmind.evaluation.latency import latency, throughput
+from dualmind.evaluation.metrics import success
+from dualmind.evaluation.playing import Mode, Outcome, play
+from dualmind.evaluation.report import Sample, Timing, render_report
+from dualmind.models.checkpoint import describe
+from dualmind.models.system1 import System1
+from dualmind.storage import write_json, write_text
+from stages.params import RunParams, load_params
+
+MODES: tuple[Mode, ...] = ("greedy", "sampled")  # argmax policies can loop: both are always reported
+
+
+class EvaluateParams(BaseModel):
+    """What is played and timed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    splits: list[Literal["valid_seen", "valid_unseen"]]
+    max_steps: PositiveInt  # commands after which a game is lost; 50 in ALFWorld
+    batch_size: PositiveInt  # games open at a time
+    timed_decisions: PositiveInt  # decisions for latency and throughput
+
+
+def evaluate(
+    params: EvaluateParams, run: RunParams, system1: System1, decisions: ValidatedDataset, problems: ValidatedDataset, out: Path
+) -> dict[str, Any]:
+    """Play, and write ``metrics.json`` and ``plots/`` (reproducible), ``timing.json`` and ``report.html`` (of this machine).
+
+    Raises:
+        ReceiptMismatch: the data changed since they were validated.
+    """
+    torch.set_num_threads(run.threads)
+    splits: dict[str, dict[str, Any]] = {}
+    samples: list[Sample] = []
+    for split in params.splits:
+        games = [Game.from_json(row.payload) for row in read_problems(problems, split)]
+        outcomes = {mode: _play(system1, games, mode, params, run, split) for mode in MODES}
+        splits[split] = {mode: _measure(own, params.max_steps) for mode, own in outcomes.items()}
+        samples += _samples(games, outcomes["greedy"], split)
+    metrics = {"splits": splits, "size": describe(system1.model)}
+    write_json(out / "metrics.json", metrics)
+    write_json(out / "plots" / "success.json", _plot_rows(splits))
+    timing = _time(system1, decisions, params, run)
+    write_json(out / "timing.json", asdict(timing))
+    training, data = _read("artifacts/pretrain/system1.json"), _read("artifacts/prepare/household/summary.json")
+    write_text(out / "report.html", render_report(metrics, timing, training, data, samples))
+    return metrics
+
+
+def _play(
+    system1: System1, games: Sequence[Game], mode: Mode, params: EvaluateParams, run: RunParams, split: str
+) -> list[Outcome]:
+    rng = np.random.default_rng([run.seed, MODES.index(mode)])
+    label = f"{split}, {mode}"
+    return play(system1, games, mode, rng, batch_size=params.batch_size, max_steps=params.max_steps, label=label)
+
+
+def _measure(outcomes: Sequence[Outcome], max_steps: int) -> dict[str, Any]:
+    """Success overall, by task type and by sub-goals, and the share won within each number of commands."""
+    by_task: dict[str, list[bool]] = {}
+    by_hops: dict[str, list[bool]] = {}
+    for outcome in outcomes:
+        by_task.setdefault(outcome.task_type, []).append(outcome.success)
+        by_hops.setdefault(str(HOPS[outcome.task_type]), []).append(outcome.success)
+    steps = np.array([outcome.steps if outcome.success else max_steps + 1 for outcome in outcomes])
+    return {
+        **success([outcome.success for outcome in outcomes]),
+        "mean_steps": float(np.mean([outcome.steps for outcome in outcomes])),
+        "by_task_type": {task: success(won) for task, won in sorted(by_task.items())},
+        "by_hops": {hops: success(won) for hops, won in sorted(by_hops.items())},
+        "within_steps": [[limit, float(np.mean(steps <= limit))] for limit in range(1, max_steps + 1)],
+    }
+
+
+def _plot_rows(splits: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"split": split, "mode": mode, "commands": limit, "share_won": share}
+        for split, modes in splits.items()
+        for mode, results in modes.items()
+        for limit, share in results["within_steps"]
+    ]
+
+
+def _samples(games: Sequence[Game], outcomes: Sequence[Outcome], split: str) -> list[Sample]:
+    """The first game that was won and the first that was lost, replayed in the engine."""
+    shown = []
+    for won in (True, False):
+        for game, outcome in zip(games, outcomes, strict=True):
+            if outcome.success is won:
+                engine = HouseholdEngine(game)
+                lines = [engine.reset().split("\n\n", 1)[1]]
+                lines += [f"> {command}\n{engine.step(command)[0]}" for command in outcome.commands[:20]]
+                title = f"{split.replace('_', ' ')}, {'won' if won else 'lost'} in {outcome.steps} commands"
+                shown.append(Sample(title, lines))
+                break
+    return shown
+
+
+def _time(system1: System1, decisions: ValidatedDataset, params: EvaluateParams, run: RunParams) -> Timing:
+    rows = read_decisions(decisions, "valid_train")[: params.timed_decisions]
+    pairs = [(row.prompt, row.candidates) for row in rows]
+    single = latency(system1, pairs)
+    return Timing(single.p50_ms, single.p99_ms, throughput(system1, pairs, batch_size=64), run.threads)
+
+
+def _read(path: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    return content
+
+
+def main() -> None:
+    """Run the stage in the current folder."""
+    receipts = Path("artifacts/validate/household")
+    evaluate(
+        load_params(EvaluateParams, "evaluate"),
+        load_params(RunParams, "run"),
+        System1.load(Path("artifacts/pretrain/system1")),
+        open_validated(receipts / "decisions.json"),
+        open_validated(receipts / "problems.json"),
+        Path("artifacts/evaluate"),
+    )
+
+
+if __name__ == "__main__":
+    main()
