@@ -126,7 +126,6 @@ def _problem_row(problem: Problem) -> ProblemRow:
         layout=game.layout,
         hops=problem.hops,
         text=problem.text,
-        content=game.content_key(),
         payload=game.to_json(),
     )
 

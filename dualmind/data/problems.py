@@ -1,7 +1,7 @@
 """Problems as Parquet: one row per problem of a domain, with all that is needed to play it."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ SCHEMA = pa.schema(
         pa.field("domain", pa.string(), nullable=False),
         pa.field("split", pa.string(), nullable=False),
         pa.field("task_type", pa.string(), nullable=False),  # what kind of problem, for the report
-        pa.field("layout", pa.string(), nullable=False),  # what the problem plays in; unseen ones share none with training
+        pa.field("layout", pa.string(), nullable=False),  # the room; valid_unseen shares none with the others
         pa.field("hops", pa.int64(), nullable=False),  # sub-goals or inference steps, >= 1
         pa.field("text", pa.string(), nullable=False),  # what the agent is asked, in words
         pa.field("payload", pa.string(), nullable=False),  # JSON that the domain reads
@@ -55,4 +55,5 @@ def read_problems(dataset: "ValidatedDataset", split: str) -> list[ProblemRow]:
     Raises:
         ReceiptMismatch: the file changed since it was validated.
     """
-    return [ProblemRow(**row) for row in read_table(dataset, split)]
+    names = [field.name for field in fields(ProblemRow)]
+    return [ProblemRow(**{name: row[name] for name in names}) for row in read_table(dataset, split)]

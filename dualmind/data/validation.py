@@ -7,17 +7,16 @@ validated data set stays light. The gate is fail-closed: what cannot be judged h
 import hashlib
 import json
 import os
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import InitVar, dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from dualmind.data.suites import Suite, SuiteName, SuiteParams, build_suite, import_great_expectations
 from dualmind.errors import ReceiptMismatch, ValidationFailed
 from dualmind.storage import md5_file, write_json
 
@@ -27,22 +26,6 @@ if TYPE_CHECKING:
 _TOKEN = object()  # held by this module alone: nobody else can make a ValidatedDataset
 _SHOWN_CHARS = 200  # of an observed value in a receipt or a message; prompts are long
 _SHOWN_VALUES = 5  # of the values that broke an expectation
-
-
-@dataclass(frozen=True, slots=True)
-class Suite:
-    """What a kind of data set must fulfil.
-
-    Attributes:
-        name: stands in the receipt.
-        derive: adds helper columns to a frame, for expectations on more than one cell; it must leave out a helper
-            whose source columns are missing, so that the expectation on it fails.
-        expectations: makes the Great Expectations objects; a function, because importing that library is slow.
-    """
-
-    name: str
-    derive: "Callable[[pd.DataFrame], pd.DataFrame]"
-    expectations: Callable[[], Sequence[Any]]
 
 
 class Check(BaseModel):
@@ -125,32 +108,44 @@ class ValidatedDataset:
         _check_bytes(self.path, self.md5, self.receipt)
 
 
-def validate(path: Path, suite: Suite, receipt: Path) -> ValidatedDataset:
-    """Judge a Parquet file and write its receipt. A failure leaves no receipt, not even an older one.
+def validate(path: Path, suite: SuiteName, params: SuiteParams, receipt: Path) -> ValidatedDataset:
+    """Judge a Parquet file by the suite of its kind and write a receipt. A failure leaves none, not even an older one.
 
     Args:
         path: the file.
-        suite: what it must fulfil.
+        suite: what kind of data it holds.
+        params: limits of the suite.
         receipt: where the receipt is written, as JSON.
 
     Raises:
-        ValidationFailed: the file is missing or no Parquet, has no row, or breaks an expectation; or the suite holds no
-            expectation, or one could not be evaluated. The message lists everything that failed.
+        ValidationFailed: the file is missing or no Parquet, has no row, or breaks an expectation, or an expectation
+            could not be evaluated. The message lists everything that failed.
+        StorageError: the receipt cannot be written.
+    """
+    return judge(path, build_suite(suite, params), receipt)
+
+
+def judge(path: Path, suite: Suite, receipt: Path) -> ValidatedDataset:
+    """:func:`validate` by a given suite.
+
+    Raises:
+        ValidationFailed: as in :func:`validate`, or the suite holds no expectation.
         StorageError: the receipt cannot be written.
     """
     receipt.unlink(missing_ok=True)  # it must not speak for data that may fail now
     remedy = f"correct what made {path}, then run `dvc repro validate` again"
+    if not suite.expectations:
+        raise ValidationFailed(f"suite {suite.name!r} holds 0 expectations, so it can prove nothing; add some to it")
     try:
         data = path.read_bytes()  # read once: what is hashed is what is judged
     except FileNotFoundError as error:
         raise ValidationFailed(f"there is no data set at {path}; run `dvc repro prepare` first") from error
     frame = _read_frame(path, data, remedy)
     if frame.empty:
-        raise ValidationFailed(f"{path} has 0 rows, expected at least 1; {remedy}")
-    great_expectations = import_great_expectations()
-    checks = _evaluate(great_expectations, frame, suite)
-    if not checks:
-        raise ValidationFailed(f"suite {suite.name!r} holds 0 expectations, so it can prove nothing; add some to it")
+        raise ValidationFailed(
+            f"{path} has {len(frame)} rows and {len(frame.columns)} columns, none may be 0; {remedy}"
+        )
+    checks = _evaluate(frame, suite)
     if failures := [check.describe() for check in checks if not check.success]:
         lines = "".join(f"\n  - {failure}" for failure in failures)
         raise ValidationFailed(
@@ -161,7 +156,7 @@ def validate(path: Path, suite: Suite, receipt: Path) -> ValidatedDataset:
         md5=hashlib.md5(data, usedforsecurity=False).hexdigest(),
         rows=len(frame),
         suite=suite.name,
-        library=f"great_expectations {great_expectations.__version__}",
+        library=f"great_expectations {import_great_expectations().__version__}",
         expectations=tuple(checks),
     )
     write_json(receipt, written.model_dump(mode="json"))
@@ -180,15 +175,6 @@ def open_validated(receipt: Path) -> ValidatedDataset:
     return ValidatedDataset(path, found.md5, found.suite, receipt, _TOKEN)
 
 
-def import_great_expectations() -> ModuleType:
-    """The library, without its telemetry and without its warning about a deprecated standard module."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # releases before 1.20 ask for it when they are imported
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "module 'sre_constants' is deprecated", DeprecationWarning)
-        import great_expectations
-    return great_expectations
-
-
 def _check_bytes(path: Path, md5: str, receipt: Path) -> None:
     remedy = "run `dvc repro validate` again"
     try:
@@ -196,29 +182,40 @@ def _check_bytes(path: Path, md5: str, receipt: Path) -> None:
     except FileNotFoundError as error:
         raise ReceiptMismatch(f"{receipt} speaks for {path}, which is missing; {remedy}") from error
     if found != md5:
-        raise ReceiptMismatch(f"{path} changed since it was validated: {receipt} says md5 {md5}, found {found}; {remedy}")
+        raise ReceiptMismatch(
+            f"{path} changed since it was validated: {receipt} says md5 {md5}, found {found}; {remedy}"
+        )
 
 
 def _read_frame(path: Path, data: bytes, remedy: str) -> "pd.DataFrame":
     try:
-        return pq.read_table(pa.BufferReader(data)).to_pandas()
+        table = pq.read_table(pa.BufferReader(data))
     except pa.ArrowException as error:
         raise ValidationFailed(f"{path} is not a readable Parquet file ({error}); {remedy}") from error
+    frame: pd.DataFrame = table.to_pandas()
+    # Great Expectations knows lists, not the arrays that pandas makes of them
+    lists = [field.name for field in table.schema if pa.types.is_list(field.type)]
+    return frame.assign(**{name: [None if cell is None else list(cell) for cell in frame[name]] for name in lists})
 
 
-def _evaluate(great_expectations: ModuleType, frame: "pd.DataFrame", suite: Suite) -> list[Check]:
+def _evaluate(frame: "pd.DataFrame", suite: Suite) -> list[Check]:
     """Every expectation's outcome, sorted; the library's own order varies."""
-    expectations = list(suite.expectations())
+    great_expectations = import_great_expectations()
     context = great_expectations.get_context(mode="ephemeral")
     context.enable_analytics(False)
-    source = context.data_sources.add_pandas(suite.name)
-    batch = source.add_dataframe_asset(suite.name).add_batch_definition_whole_dataframe(suite.name)
-    result = batch.get_batch({"dataframe": suite.derive(frame)}).validate(
-        great_expectations.ExpectationSuite(name=suite.name, expectations=expectations),
+    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+    batch = (
+        context.data_sources.add_pandas(suite.name)
+        .add_dataframe_asset(suite.name)
+        .add_batch_definition_whole_dataframe(suite.name)
+        .get_batch({"dataframe": suite.derive(frame)})
+    )
+    result = batch.validate(
+        great_expectations.ExpectationSuite(name=suite.name, expectations=list(suite.expectations)),
         result_format="SUMMARY",
     )
     checks = [_as_check(outcome) for outcome in result.to_json_dict()["results"]]
-    assert len(checks) == len(expectations), f"suite {suite.name} has an expectation twice"
+    assert len(checks) == len(suite.expectations), f"suite {suite.name} has an expectation twice"
     return sorted(checks, key=lambda c: (c.column, c.expectation, json.dumps(c.expected, sort_keys=True)))
 
 
@@ -230,7 +227,7 @@ def _as_check(outcome: Mapping[str, Any]) -> Check:
         expectation=config["type"],
         column=config["kwargs"].get("column", ""),
         expected=dict(sorted(expected.items())),
-        observed=f"no value, because evaluating it raised: {error}" if error else _observed(outcome["result"]),
+        observed=f"no value, because evaluating it raised: {error}" if error else _observed(outcome),
         success=bool(outcome["success"]) and error is None,
     )
 
@@ -243,15 +240,17 @@ def _error(info: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _observed(result: Mapping[str, Any]) -> str:
+def _observed(outcome: Mapping[str, Any]) -> str:
+    """What an expectation found, in words."""
+    result = outcome["result"]
     if "observed_value" in result:
         details = result.get("details", {}).get("mismatched")
         return _shorten(f"{result['observed_value']!r}" + (f" ({details})" if details else ""))
     if "unexpected_count" not in result:
-        return "nothing"
+        return "the column" if outcome["success"] else "no such column"
     if not result["unexpected_count"]:
         return f"{result['element_count']} rows, all as expected"
-    values: list[Any] = list(dict.fromkeys(map(repr, result.get("partial_unexpected_list", []))))[:_SHOWN_VALUES]
+    values = list(dict.fromkeys(map(repr, result.get("partial_unexpected_list", []))))[:_SHOWN_VALUES]
     rows = result.get("partial_unexpected_index_list", [])[:_SHOWN_VALUES]
     found = _shorten(", ".join(values)) or "null"
     return f"{result['unexpected_count']} of {result['element_count']} rows: {found}" + (

@@ -1,11 +1,16 @@
-"""Metrics as ``evaluate.Metric`` classes of this package: nothing is fetched from a hub."""
+"""Metrics as ``evaluate.Metric`` classes of this package: nothing is fetched from a hub.
 
+Importing this takes 7 s, which is ``evaluate``'s; only the stage that judges pays for it.
+"""
+
+import tempfile
 from typing import Any
 
 import datasets
 import evaluate
 import numpy as np
-from scipy.stats import binomtest
+
+from dualmind.evaluation.intervals import bootstrap_mean, wilson
 
 _CITATION = "Shridhar et al. 2021, ALFWorld: Aligning Text and Embodied Environments for Interactive Learning"
 
@@ -25,19 +30,15 @@ class SuccessRate(evaluate.Metric):
         )
 
     def _compute(self, predictions: list[int]) -> dict[str, Any]:
-        interval = binomtest(int(np.sum(predictions)), len(predictions)).proportion_ci(method="wilson")
-        return {
-            "success_rate": float(np.mean(predictions)),
-            "low": float(interval.low),
-            "high": float(interval.high),
-            "num_games": len(predictions),
-        }
+        share = wilson(sum(predictions), len(predictions))
+        return {"success_rate": share.value, "low": share.low, "high": share.high, "num_games": len(predictions)}
 
 
 class CommandAccuracy(evaluate.Metric):
-    """Share of decisions in which the model's best command is the expert's.
+    """Share of decisions in which the model's best command is the expert's, with its 95 % Wilson interval.
 
-    ``compute(predictions=[...], references=[...])`` over command texts gives ``accuracy``.
+    ``compute(predictions=[...], references=[...])`` over command texts gives ``accuracy``, ``low``, ``high`` (shares)
+    and ``num_decisions``.
     """
 
     def _info(self) -> evaluate.MetricInfo:
@@ -50,10 +51,37 @@ class CommandAccuracy(evaluate.Metric):
         )
 
     def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:
-        return {"accuracy": float(np.mean([p == r for p, r in zip(predictions, references, strict=True)]))}
+        share = wilson(sum(p == r for p, r in zip(predictions, references, strict=True)), len(predictions))
+        return {"accuracy": share.value, "low": share.low, "high": share.high, "num_decisions": len(predictions)}
+
+
+class MeanSteps(evaluate.Metric):
+    """Mean number of commands a game, with its 95 % bootstrap interval over games.
+
+    ``compute(predictions=[12, 50, ...], rng=numpy.random.default_rng(seed))`` gives ``mean_steps``, ``low``, ``high``
+    (commands) and ``num_games``. A lost game counts with the commands that were given.
+    """
+
+    def _info(self) -> evaluate.MetricInfo:
+        return evaluate.MetricInfo(
+            description="Mean number of commands a game, with its 95 % bootstrap interval.",
+            citation=_CITATION,
+            inputs_description="predictions: commands given in each game; rng: source of the resamples.",
+            features=datasets.Features({"predictions": datasets.Value("int64")}),
+        )
+
+    def _compute(self, predictions: list[int], rng: np.random.Generator) -> dict[str, Any]:
+        mean = bootstrap_mean(predictions, rng)
+        return {"mean_steps": mean.value, "low": mean.low, "high": mean.high, "num_games": len(predictions)}
 
 
 def success(won: list[bool]) -> dict[str, Any]:
     """:class:`SuccessRate` over games, computed in memory."""
-    result: dict[str, Any] = SuccessRate(keep_in_memory=True).compute(predictions=[int(w) for w in won])
+    return measure(SuccessRate, predictions=[int(w) for w in won])
+
+
+def measure(metric: type[evaluate.Metric], **inputs: Any) -> dict[str, Any]:
+    """Compute a metric in memory, without a cache in the user's home and without a look at the global random state."""
+    with tempfile.TemporaryDirectory() as cache:
+        result: dict[str, Any] = metric(keep_in_memory=True, cache_dir=cache, seed=0).compute(**inputs)
     return result
