@@ -190,12 +190,13 @@ def _check_bytes(path: Path, md5: str, receipt: Path) -> None:
 def _read_frame(path: Path, data: bytes, remedy: str) -> "pd.DataFrame":
     try:
         table = pq.read_table(pa.BufferReader(data))
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:  # the bytes are in memory, so an OSError is one of form as well
         raise ValidationFailed(f"{path} is not a readable Parquet file ({error}); {remedy}") from error
     frame: pd.DataFrame = table.to_pandas()
-    # Great Expectations knows lists, not the arrays that pandas makes of them
-    lists = [field.name for field in table.schema if pa.types.is_list(field.type)]
-    return frame.assign(**{name: [None if cell is None else list(cell) for cell in frame[name]] for name in lists})
+    for field in table.schema:
+        if pa.types.is_list(field.type):  # Great Expectations knows lists, not the arrays that pandas makes of them
+            frame[field.name] = frame[field.name].map(list, na_action="ignore")
+    return frame
 
 
 def _evaluate(frame: "pd.DataFrame", suite: Suite) -> list[Check]:
@@ -243,11 +244,17 @@ def _error(info: Mapping[str, Any]) -> str | None:
 def _observed(outcome: Mapping[str, Any]) -> str:
     """What an expectation found, in words."""
     result = outcome["result"]
-    if "observed_value" in result:
-        details = result.get("details", {}).get("mismatched")
-        return _shorten(f"{result['observed_value']!r}" + (f" ({details})" if details else ""))
-    if "unexpected_count" not in result:
-        return "the column" if outcome["success"] else "no such column"
+    if result.get("observed_value") is not None:
+        return _shorten(repr(result["observed_value"]))
+    if "element_count" in result:
+        return _observed_rows(result)
+    if "missing_count" in result:  # about the set of distinct values
+        missing, surplus = result.get("partial_missing_list", []), result.get("partial_unexpected_list", [])
+        return "all expected values" if outcome["success"] else _shorten(f"missing {missing}, unexpected {surplus}")
+    return "the column" if outcome["success"] else "no such column"
+
+
+def _observed_rows(result: Mapping[str, Any]) -> str:
     if not result["unexpected_count"]:
         return f"{result['element_count']} rows, all as expected"
     values = list(dict.fromkeys(map(repr, result.get("partial_unexpected_list", []))))[:_SHOWN_VALUES]

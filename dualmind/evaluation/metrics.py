@@ -15,7 +15,7 @@ from dualmind.evaluation.intervals import bootstrap_mean, wilson
 _CITATION = "Shridhar et al. 2021, ALFWorld: Aligning Text and Embodied Environments for Interactive Learning"
 
 
-class SuccessRate(evaluate.Metric):
+class SuccessRate(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
     """Share of games won, with its 95 % Wilson interval (Wilson 1927).
 
     ``compute(predictions=[1, 0, ...])`` gives ``success_rate``, ``low``, ``high`` (shares) and ``num_games``.
@@ -34,7 +34,7 @@ class SuccessRate(evaluate.Metric):
         return {"success_rate": share.value, "low": share.low, "high": share.high, "num_games": len(predictions)}
 
 
-class CommandAccuracy(evaluate.Metric):
+class CommandAccuracy(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
     """Share of decisions in which the model's best command is the expert's, with its 95 % Wilson interval.
 
     ``compute(predictions=[...], references=[...])`` over command texts gives ``accuracy``, ``low``, ``high`` (shares)
@@ -55,7 +55,7 @@ class CommandAccuracy(evaluate.Metric):
         return {"accuracy": share.value, "low": share.low, "high": share.high, "num_decisions": len(predictions)}
 
 
-class MeanSteps(evaluate.Metric):
+class MeanSteps(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
     """Mean number of commands a game, with its 95 % bootstrap interval over games.
 
     ``compute(predictions=[12, 50, ...], rng=numpy.random.default_rng(seed))`` gives ``mean_steps``, ``low``, ``high``
@@ -80,7 +80,7 @@ def success(won: list[bool]) -> dict[str, Any]:
     return measure(SuccessRate, predictions=[int(w) for w in won])
 
 
-def measure(metric: type[evaluate.Metric], **inputs: Any) -> dict[str, Any]:
+def measure(metric: type[evaluate.Metric], **inputs: object) -> dict[str, Any]:
     """Compute a metric in memory, without a cache in the user's home and without a look at the global random state."""
     with tempfile.TemporaryDirectory() as cache:
         result: dict[str, Any] = metric(keep_in_memory=True, cache_dir=cache, seed=0).compute(**inputs)

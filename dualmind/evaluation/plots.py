@@ -1,59 +1,127 @@
-"""Small plots as inline SVG."""
+"""Small plots as inline SVG, 360 units wide so that they are readable on a phone and scale on a desk.
 
+Colours come from the page's style (see :mod:`dualmind.html`), so they follow light and dark. Each plot says in words
+what it shows, for readers who cannot see it.
+"""
+
+import math
 from collections.abc import Sequence
 from html import escape
 
-_WIDTH = 640
+_WIDTH = 360
+_ROW = 44  # height of one bar with its label above it
 
 
 def bars(rows: Sequence[tuple[str, float, float, float]]) -> str:
-    """Horizontal bars of shares with their intervals: (label, value, low, high), each share in 0..1."""
-    left, step = 240, 30
-    scale = _WIDTH - left - 70
-    height = step * len(rows) + 24
-    parts = [
-        f'<line class="grid" x1="{left + scale * t}" x2="{left + scale * t}" y1="0" y2="{height - 20}"/>'
-        f'<text class="soft" x="{left + scale * t}" y="{height - 5}" text-anchor="middle">{t:.0%}</text>'
-        for t in (0, 0.25, 0.5, 0.75, 1)
-    ]
-    for i, (label, value, low, high) in enumerate(rows):
-        y = step * i + step / 2
-        parts.append(
-            f'<text x="{left - 10}" y="{y + 4}" text-anchor="end">{escape(label)}</text>'
-            f'<rect class="mark" x="{left}" y="{y - 8}" width="{scale * value:.1f}" height="16" rx="2" opacity=".75"/>'
-            f'<line class="whisker" x1="{left + scale * low:.1f}" x2="{left + scale * high:.1f}" y1="{y}" y2="{y}" '
-            f'stroke="currentColor" stroke-width="2"/>'
-            f'<text x="{left + scale + 12}" y="{y + 4}">{value:.1%}</text>'
-        )
-    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="shares with intervals">{"".join(parts)}</svg>'
+    """Horizontal bars of shares with their intervals.
+
+    Args:
+        rows: (label, value, low, high), each share in 0..1; one bar each, from top to bottom.
+    """
+    height = _ROW * len(rows) + 24
+    parts = [_grid_line(tick, len(rows)) for tick in (0, 0.25, 0.5, 0.75, 1)]
+    parts += [_bar(_ROW * index, *row) for index, row in enumerate(rows)]
+    texts = [(label, *map(_percent, shares)) for label, *shares in rows]
+    words = "; ".join(f"{label}: {value}, {low} to {high}" for label, value, low, high in texts)
+    return _svg(height, words, parts)
 
 
 def lines(series: Sequence[tuple[str, Sequence[tuple[float, float]]]], x_label: str, y_label: str) -> str:
-    """Lines over a common pair of axes: (label, points); the label stands at the line's end."""
-    left, right, top, bottom, height = 52, 130, 12, 40, 260
+    """Lines over a common pair of axes that both start at 0.
+
+    Args:
+        series: (label, points (x, y) with x and y >= 0); told apart by their dashes, as named above the plot.
+        x_label: what the horizontal axis counts, with its unit.
+        y_label: what the vertical axis shows, with its unit.
+    """
     points = [point for _, own in series for point in own]
-    x_max, y_max = max(x for x, _ in points) or 1, max(y for _, y in points) or 1
+    assert points, "a plot of lines needs a point"
+    left, right, top, bottom = 44, 22, 40, 190
+    x_ticks, y_ticks = _ticks(max(x for x, _ in points)), _ticks(max(y for _, y in points))
 
-    def place(x: float, y: float) -> tuple[float, float]:
-        return (
-            left + (_WIDTH - left - right) * x / x_max,
-            top + (height - top - bottom) * (1 - y / y_max),
-        )
+    def place_x(x: float) -> float:
+        return left + (_WIDTH - left - right) * x / x_ticks[-1]
 
-    parts = []
-    for tick in (0, 0.25, 0.5, 0.75, 1):
-        (x0, y), (x1, _) = place(0, tick * y_max), place(x_max, 0)
-        parts.append(f'<line class="grid" x1="{x0}" x2="{x1}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="soft" x="{x0 - 6}" y="{y + 4:.1f}" text-anchor="end">{tick * y_max:.3g}</text>')
-        parts.append(
-            f'<text class="soft" x="{place(tick * x_max, 0)[0]:.1f}" y="{height - 22}" text-anchor="middle">{tick * x_max:.0f}</text>'
-        )
-    for i, (label, own) in enumerate(series):
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in own))
-        x, y = place(*own[-1])
-        dash = f' stroke-dasharray="{4 * i} {3 * i}"' if i else ""
-        parts.append(f'<polyline class="line" points="{path}"{dash}/>')
-        parts.append(f'<text x="{x + 8:.1f}" y="{y + 4 + 16 * i:.1f}">{escape(label)}</text>')
-    parts.append(f'<text class="soft" x="{(_WIDTH - right + left) / 2}" y="{height - 4}" text-anchor="middle">{escape(x_label)}</text>')
-    parts.append(f'<text class="soft" x="{left}" y="{top - 2}">{escape(y_label)}</text>')
-    return f'<svg viewBox="0 -6 {_WIDTH} {height + 6}" role="img" aria-label="{escape(y_label)}">{"".join(parts)}</svg>'
+    def place_y(y: float) -> float:
+        return bottom - (bottom - top) * y / y_ticks[-1]
+
+    parts = [f'<text class="soft" x="{left}" y="{top - 10}">{escape(y_label)}</text>']
+    for tick in y_ticks:
+        y = place_y(tick)
+        parts.append(f'<line class="grid" x1="{left}" x2="{_WIDTH - right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="soft" x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+    for tick in x_ticks:
+        x = place_x(tick)
+        parts.append(f'<text class="soft" x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{tick:g}</text>')
+    for index, (_, own) in enumerate(series):
+        path = " ".join(f"{place_x(x):.1f},{place_y(y):.1f}" for x, y in own)
+        parts.append(f'<polyline class="line"{_dashes(index)} points="{path}"/>')
+    parts += _legend([label for label, _ in series], left) if len(series) > 1 else []
+    middle = (left + _WIDTH - right) / 2
+    parts.append(f'<text class="soft" x="{middle}" y="{bottom + 33}" text-anchor="middle">{escape(x_label)}</text>')
+    ends = [(label, *own[0], *own[-1]) for label, own in series]
+    words = "; ".join(f"{label}: {y0:.3g} at {x0:g}, {y1:.3g} at {x1:g}" for label, x0, y0, x1, y1 in ends)
+    return _svg(bottom + 40, f"{y_label} over {x_label}; {words}", parts)
+
+
+def _bar(top: float, label: str, value: float, low: float, high: float) -> str:
+    middle = top + 29
+    x_low, x_high = _place(low), _place(high)
+    caps = "".join(f"M{x:.1f} {middle - 5}v10" for x in (x_low, x_high))
+    return (
+        f'<text x="{_place(0)}" y="{top + 15}">{escape(label)}</text>'
+        f'<text x="{_place(1)}" y="{top + 15}" text-anchor="end">{_percent(value)} '
+        f'<tspan class="soft">({_percent(low)} to {_percent(high)})</tspan></text>'
+        f'<rect class="mark" x="{_place(0)}" y="{middle - 7}" width="{_place(value) - _place(0):.1f}" height="14" '
+        f'rx="2" fill-opacity=".65"/>'
+        f'<path d="M{x_low:.1f} {middle}H{x_high:.1f}{caps}" stroke="currentColor" stroke-width="1.5" fill="none"/>'
+    )
+
+
+def _grid_line(tick: float, num_rows: int) -> str:
+    """A tick behind each bar, with its number below the last; labels stay clear of it."""
+    x, anchor = _place(tick), {0.0: "start", 1.0: "end"}.get(tick, "middle")
+    ticks = "".join(f"M{x:g} {_ROW * row + 19}v20" for row in range(num_rows))
+    return (
+        f'<path class="grid" d="{ticks}"/>'
+        f'<text class="soft" x="{x:g}" y="{_ROW * num_rows + 15}" text-anchor="{anchor}">{tick:.0%}</text>'
+    )
+
+
+def _place(share: float) -> float:
+    return 4 + (_WIDTH - 8) * share
+
+
+def _percent(share: float) -> str:
+    """A share in percent; a bound that is not 0 or 1 must not look as if it were."""
+    text = f"{share:.1%}"
+    return {"0.0%": "0%" if share == 0 else "<0.1%", "100.0%": "100%" if share == 1 else ">99.9%"}.get(text, text)
+
+
+def _dashes(index: int) -> str:
+    return f' stroke-dasharray="{4 * index} {3 * index}"' if index else ""
+
+
+def _legend(labels: Sequence[str], left: float) -> list[str]:
+    step = (_WIDTH - left) / len(labels)
+    return [
+        f'<line class="line" x1="{left + step * i:.0f}" x2="{left + step * i + 24:.0f}" y1="9" y2="9"{_dashes(i)}/>'
+        f'<text x="{left + step * i + 30:.0f}" y="13">{escape(label)}</text>'
+        for i, label in enumerate(labels)
+    ]
+
+
+def _ticks(largest: float) -> list[float]:
+    """Three to six round numbers from 0 to at least ``largest``."""
+    if largest <= 0:
+        return [0.0, 1.0]
+    power = 10.0 ** math.floor(math.log10(largest))
+    step = next(power * factor for factor in (0.2, 0.25, 0.5, 1.0, 2.0) if largest <= 5 * power * factor)
+    return [step * i for i in range(math.ceil(largest / step - 1e-9) + 1)]
+
+
+def _svg(height: float, words: str, parts: Sequence[str]) -> str:
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {height:g}" style="width:100%;max-width:30rem" role="img">'
+        f"<title>{escape(words)}</title>{''.join(parts)}</svg>"
+    )

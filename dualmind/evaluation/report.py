@@ -1,10 +1,12 @@
 """The report of one evaluation as one self-contained page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Any
 
+from dualmind.data.validation import Receipt
 from dualmind.evaluation.plots import bars, lines
 from dualmind.html import page, table, tiles
 
@@ -37,9 +39,15 @@ class Sample:
 
 
 def render_report(
-    metrics: dict[str, Any], timing: Timing, training: dict[str, Any], data: dict[str, Any], samples: Sequence[Sample]
+    metrics: Mapping[str, Any],
+    timing: Timing,
+    training: Mapping[str, Any],
+    data: Mapping[str, Any],
+    samples: Sequence[Sample],
+    *,
+    receipts: Sequence[Receipt] = (),
 ) -> str:
-    """The page.
+    """The page: no script and nothing from elsewhere.
 
     Args:
         metrics: what ``stages.evaluate`` writes to metrics.json.
@@ -47,80 +55,107 @@ def render_report(
         training: metrics of the pretrain stage.
         data: summary of the prepare stage.
         samples: games to show.
+        receipts: of the data sets that it was trained and judged on.
     """
     return page(
         "Household agent: evaluation of System 1",
         "Games that were not used in training or in any choice. Intervals are 95 % Wilson intervals over games.",
         [
             _headline(metrics, timing),
-            _by_split(metrics),
+            _success(metrics["splits"]),
             *(_split_details(split, results) for split, results in metrics["splits"].items()),
             _training(training, data),
+            *([_receipts(receipts)] if receipts else []),
             _samples(samples),
         ],
     )
 
 
-def _headline(metrics: dict[str, Any], timing: Timing) -> str:
+def _headline(metrics: Mapping[str, Any], timing: Timing) -> str:
     size = metrics["size"]
-    values = [
-        (f"{split.replace('_', ' ')}, greedy", f"{results['greedy']['success_rate']:.1%}")
-        for split, results in metrics["splits"].items()
-    ]
-    values += [
-        ("parameters", f"{size['num_parameters']:,}"),
-        ("size in memory", f"{size['bytes'] / 1e6:.2f} MB"),
-        (f"latency p50 / p99, batch 1, {timing.threads} thread(s)", f"{timing.p50_ms:.1f} / {timing.p99_ms:.1f} ms"),
-        ("decisions a second, batch 64", f"{timing.throughput_per_s:,.0f}"),
-    ]
-    return "<h2>At a glance</h2>" + tiles(values)
+    threads = "1 thread" if timing.threads == 1 else f"{timing.threads} threads"
+    won = [(f"{_words(split)}, greedy", f"{r['greedy']['success_rate']:.1%}") for split, r in metrics["splits"].items()]
+    return "<h2>At a glance</h2>" + tiles(
+        [
+            *won,
+            (f"latency p50 / p99, batch 1, {threads}", f"{timing.p50_ms:.1f} / {timing.p99_ms:.1f} ms"),
+            (f"decisions a second, batch 64, {threads}", f"{timing.throughput_per_s:,.0f}"),
+            ("parameters", f"{size['num_parameters']:,}"),
+            ("weights in memory", f"{size['bytes'] / 1e6:.2f} MB"),
+        ]
+    )
 
 
-def _by_split(metrics: dict[str, Any]) -> str:
+def _success(splits: Mapping[str, Any]) -> str:
     rows = [
-        (f"{split.replace('_', ' ')}, {mode}", r["success_rate"], r["low"], r["high"])
-        for split, results in metrics["splits"].items()
-        for mode, r in results.items()
+        _bar(f"{_words(split)}, {mode}", result) for split, modes in splits.items() for mode, result in modes.items()
     ]
-    counts = ", ".join(f"{split}: {results['greedy']['num_games']} games" for split, results in metrics["splits"].items())
     note = (
-        "<p class='soft'>valid seen: new games in rooms of training; valid unseen: games in other rooms. "
-        f"Greedy takes the best command, sampled draws from the distribution. {escape(counts)}.</p>"
+        "<p class='soft'>Valid seen: new games in rooms of training. Valid unseen: games in other rooms. Greedy takes "
+        "the best command, sampled draws from the distribution. In brackets: the number of games.</p>"
     )
-    return "<h2>Success</h2>" + bars(rows) + note
+    return "<h2>Success</h2>" + _columns(bars(rows), note)
 
 
-def _split_details(split: str, results: dict[str, Any]) -> str:
+def _split_details(split: str, results: Mapping[str, Any]) -> str:
+    """Greedy success by kind of game, and all modes over the number of commands."""
     greedy = results["greedy"]
-    tasks = [
-        (f"{_TASKS[task]} ({r['num_games']})", r["success_rate"], r["low"], r["high"])
-        for task, r in sorted(greedy["by_task_type"].items())
-    ]
-    hops = [
-        [f"{hops} sub-goals", str(r["num_games"]), f"{r['success_rate']:.1%}", f"{r['low']:.1%} – {r['high']:.1%}"]
-        for hops, r in sorted(greedy["by_hops"].items())
-    ]
-    budget = [(mode, [(float(s), share) for s, share in r["within_steps"]]) for mode, r in results.items()]
-    return (
-        f"<h2>{escape(split.replace('_', ' '))}</h2><h3>By task type, greedy</h3>{bars(tasks)}"
-        f"<h3>By sub-goals, greedy</h3>{table(['task', 'games', 'success', '95 % interval'], hops, numbers=3)}"
-        f"<h3>Won within so many commands</h3>{lines(budget, 'commands', 'share of games')}"
+    tasks = [_bar(_TASKS.get(task, task), result) for task, result in sorted(greedy["by_task_type"].items())]
+    hops = [_bar(f"{hops} sub-goals", result) for hops, result in sorted(greedy["by_hops"].items(), key=_number)]
+    within = [(mode, [(float(limit), share) for limit, share in r["within_steps"]]) for mode, r in results.items()]
+    steps = [[mode, f"{result['mean_steps']:.1f}"] for mode, result in results.items()]
+    return f"<h2>{escape(_words(split))}, in detail</h2>" + _columns(
+        f"<h3>By task type, greedy</h3>{bars(tasks)}",
+        f"<h3>By number of sub-goals, greedy</h3>{bars(hops)}",
+        f"<h3>Won within so many commands</h3>{lines(within, 'commands', 'share of games')}",
+        f"<h3>Commands a game</h3>{table(['choice', 'mean'], steps, numbers=1)}",
     )
 
 
-def _training(training: dict[str, Any], data: dict[str, Any]) -> str:
-    curve = [(float(p["step"]), p["loss"]) for p in training["curve"]]
+def _training(training: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    curve = [(float(point["step"]), point["loss"]) for point in training["curve"]]
     facts = [
-        ["training games", f"{data['problems']['train']:,}"],
-        ["environment steps in demonstrations", f"{data['environment_steps']:,}"],
-        ["expert's success", f"{data['expert_success']:.1%}"],
-        ["accuracy on validation decisions", f"{training['valid_accuracy']:.1%}"],
+        ["games demonstrated for training", f"{data['problems']['train']:,}"],
+        ["environment steps in them", f"{data['environment_steps']:,}"],
+        ["games that the expert won", f"{data['expert_success']:.1%}"],
+        ["accuracy on decisions of valid train", f"{training['valid_accuracy']:.1%}"],
+        ["loss on them, nats", f"{training['valid_loss']:.4f}"],
     ]
-    return (
-        "<h2>Training</h2>" + table(["", ""], facts, numbers=1) + lines([("loss", curve)], "optimiser steps", "loss, nats")
+    return "<h2>Training</h2>" + _columns(
+        f"<h3>Loss</h3>{lines([('loss', curve)], 'optimiser steps', 'training loss, nats')}",
+        f"<h3>Data and fit</h3>{table(['measure', 'value'], facts, numbers=1)}",
     )
+
+
+def _receipts(receipts: Sequence[Receipt]) -> str:
+    rows = [
+        [Path(receipt.dataset).name, receipt.md5, f"{receipt.rows:,}", f"{len(receipt.expectations)}, all met"]
+        for receipt in receipts
+    ]
+    return "<h2>Validated data</h2>" + table(["data set", "MD5", "rows", "expectations"], rows, numbers=2)
 
 
 def _samples(samples: Sequence[Sample]) -> str:
-    shown = "".join(f"<h3>{escape(s.title)}</h3><pre>{escape(chr(10).join(s.lines))}</pre>" for s in samples)
+    shown = "".join(
+        f"<details><summary>{escape(sample.title)}</summary><pre>{escape(chr(10).join(sample.lines))}</pre></details>"
+        for sample in samples
+    )
     return f"<h2>Games as they were played</h2>{shown}"
+
+
+def _bar(label: str, result: Mapping[str, Any]) -> tuple[str, float, float, float]:
+    return f"{label} ({result['num_games']})", result["success_rate"], result["low"], result["high"]
+
+
+def _columns(*blocks: str) -> str:
+    """Side by side where there is room, else below each other."""
+    style = "display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,20rem),1fr));gap:1.5rem 2.5rem"
+    return f'<div style="{style}">{"".join(f"<div>{block}</div>" for block in blocks)}</div>'
+
+
+def _words(split: str) -> str:
+    return split.replace("_", " ")
+
+
+def _number(item: tuple[str, Any]) -> int:
+    return int(item[0])

@@ -7,15 +7,17 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load_model, save_model
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import PreTrainedTokenizerFast as Tokenizer
 
-from dualmind.errors import CheckpointError
+from dualmind.errors import CheckpointError, StorageError
 from dualmind.models.scoring import CommandScorer
 from dualmind.storage import atomic_folder, md5_folder, write_json
 
 FILES = ("config.json", "meta.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+_RESTORE = "run `dvc checkout` to restore both"
 _PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")  # torch.save: zip, or pickle protocols
 
 
@@ -75,11 +77,11 @@ class Checkpoint:
         model = self._empty_model()
         weights = self.path / "model.safetensors"
         try:
-            load_model(model, weights)
+            missing, unexpected = model.load_state_dict(load_file(weights), strict=False)
         except (RuntimeError, SafetensorError) as error:
-            raise CheckpointError(
-                f"{weights} does not fit {self.path / 'config.json'}: {str(error)[:600]}; run `dvc checkout` to restore both"
-            ) from error
+            raise CheckpointError(f"{weights} does not fit its config.json: {str(error)[:600]}; {_RESTORE}") from error
+        if wrong := sorted(set(missing) & _own_tensors(model).keys() | set(unexpected)):
+            raise CheckpointError(f"{weights} lacks, or has beyond its config.json: {', '.join(wrong[:8])}; {_RESTORE}")
         return model.eval(), Tokenizer.from_pretrained(self.path, local_files_only=True)
 
     def _empty_model(self) -> PreTrainedModel:
@@ -100,9 +102,24 @@ def save_checkpoint(path: Path, model: PreTrainedModel, tokenizer: PreTrainedTok
     with atomic_folder(path) as folder:
         model.config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        save_model(model, folder / "model.safetensors", metadata={"format": "pt"})
+        try:
+            save_file(_own_tensors(model), folder / "model.safetensors", metadata={"format": "pt"})
+        except SafetensorError as error:  # its writer wraps what the system says, such as a full disk
+            raise StorageError(f"{path} could not be written ({error}); free some disk space and run again") from error
         write_json(folder / "meta.json", meta.model_dump())
     return Checkpoint.open(path)
+
+
+def _own_tensors(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The model's tensors without second names of tied ones.
+
+    safetensors' own ``save_model`` notes those names in a header whose order changes from run to run, and a checkpoint's
+    bytes must not.
+    """
+    tensors: dict[int, tuple[str, Tensor]] = {}
+    for name, tensor in model.state_dict().items():
+        tensors.setdefault(tensor.data_ptr(), (name, tensor.contiguous()))
+    return dict(tensors.values())
 
 
 def describe(model: PreTrainedModel) -> dict[str, Any]:

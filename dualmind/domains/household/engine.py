@@ -238,7 +238,7 @@ class HouseholdEngine:
         """What ``examine`` says of an object in hand."""
         name, states = self._name[thing], self._states[thing]
         if "isreceptacleobject" in self._flags[thing]:
-            within = _listing([f"a {self._name[t.id]}" for t in self.game.things if t.within == thing])
+            within = _listing([f"a {self._name[t.id]}" for t in self.game.things if thing in (t.within or ())])
             return f"This is a normal {name}. In it, you see {within}."
         sliced = "sliced " if thing in self._sliced else ""
         heat = next((state for state in ("hot", "cool") if state in states), "")

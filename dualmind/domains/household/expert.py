@@ -7,6 +7,7 @@ hidden objects: cloning those gave 54 % success where cloning a searcher gave 96
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dualmind.domains.household.belief import CLOSED, NEW, SEEN, Belief
 from dualmind.domains.household.game import Game, Goal
@@ -16,33 +17,38 @@ _TREAT = {"clean": ("clean", "sinkbasin"), "hot": ("heat", "microwave"), "cool":
 
 @dataclass(frozen=True, slots=True)
 class LocationPrior:
-    """Expected number of things of a type in one receptacle of a type, as counted in training games."""
+    """Where things tend to be and what a look costs, as counted in training games."""
 
     expected: dict[tuple[str, str], float]  # (object type, receptacle type) -> things per receptacle, >= 0
+    openable: frozenset[str]  # receptacle types that take a second step, to open them
 
     @classmethod
     def learn(cls, games: Iterable[Game]) -> "LocationPrior":
         """Count placements over the start states of training games."""
         things: Counter[tuple[str, str]] = Counter()
         receptacles: Counter[tuple[str, str]] = Counter()
+        openable: set[str] = set()
         for game in games:
             placed = Counter(game.placements())
+            openable.update(r.type for r in game.receptacles if r.openable)
             kinds = Counter(game.receptacle_types())
             for thing in {thing for thing, _ in placed}:
                 # a receptacle counts only in games that have the thing at all: the goal says that it is there
                 receptacles.update({(thing, kind): number for kind, number in kinds.items()})
             things.update(placed)
-        return cls({pair: things[pair] / number for pair, number in receptacles.items() if things[pair]})
+        expected = {pair: things[pair] / number for pair, number in receptacles.items() if things[pair]}
+        return cls(expected, frozenset(openable))
 
-    def __call__(self, thing: str, receptacle: str) -> float:
-        return self.expected.get((thing, receptacle), 0.0)
+    def worth(self, thing: str, receptacle: str) -> float:
+        """Expected finds per step: the order that finds soonest where finds are independent (Blackwell's rule)."""
+        return self.expected.get((thing, receptacle), 0.0) / (2 if receptacle in self.openable else 1)
 
-    def to_dict(self) -> dict[str, dict[str, float]]:
+    def to_dict(self) -> dict[str, Any]:
         """Object type to receptacle type to expected number, rounded to 6 digits, for a JSON file."""
         nested: dict[str, dict[str, float]] = {}
         for (thing, receptacle), value in sorted(self.expected.items()):
             nested.setdefault(thing, {})[receptacle] = round(value, 6)
-        return nested
+        return {"expected": nested, "openable": sorted(self.openable)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +97,7 @@ class Searcher:
                 continue  # what lies there already counts
             for thing in things:
                 if _kind(thing) == thing_kind:
-                    yield f"take {thing} from {place}", reason
-                    yield f"open {place}", reason
-                    yield f"go to {place}", reason
+                    yield from _approach(place, f"take {thing} from {place}", reason)
         yield from self._search(belief, thing_kind)
 
     def _is_target(self, belief: Belief, place: str) -> bool:
@@ -108,7 +112,7 @@ class Searcher:
         for place, things in belief.contents.items():
             for thing in things:
                 if _kind(thing) == light:
-                    yield from ((f"use {thing}", f"use {light}"),) if place == belief.here else ()
+                    yield f"use {thing}", f"use {light}"
                     yield f"go to {place}", f"go to {light}"
         yield from self._search(belief, light)
 
@@ -119,14 +123,14 @@ class Searcher:
         reason = f"put {self._goal.object_type} in {kind}"
         places = begun if self._goal.count > 1 and begun else []
         for place in places:
-            yield from _approach(belief, place, f"move {thing} to {place}", reason)
+            yield from _approach(place, f"move {thing} to {place}", reason)
         yield from self._at_kind(belief, kind, f"move {thing} to {{}}", reason)
 
     def _at_kind(self, belief: Belief, kind: str, template: str, reason: str) -> Iterator[tuple[str, str]]:
         """Do something at any receptacle of a kind: here if possible, else at the first of the list."""
         places = [place for place in belief.receptacles if _kind(place) == kind]
         for place in sorted(places, key=lambda p: p != belief.here):
-            yield from _approach(belief, place, template.format(place), reason)
+            yield from _approach(place, template.format(place), reason)
 
     def _search(self, belief: Belief, thing_kind: str) -> Iterator[tuple[str, str]]:
         """Open what is closed here, else go where the thing is likeliest per step that it costs."""
@@ -136,16 +140,22 @@ class Searcher:
         unseen = [place for place, status in belief.receptacles.items() if status != SEEN]
 
         def worth(place: str) -> float:
-            return self._prior(thing_kind, _kind(place))
+            return self._prior.worth(thing_kind, _kind(place))
 
         for place in sorted(unseen, key=worth, reverse=True):  # stable: the order of the first observation breaks ties
             yield f"go to {place}", reason
+            # a receptacle that shares the agent's location cannot be gone to
+            yield f"open {place}", reason
+            yield f"examine {place}", reason
 
 
-def _approach(belief: Belief, place: str, command: str, reason: str) -> Iterator[tuple[str, str]]:
-    if belief.here == place:
-        yield command, reason
-        yield f"open {place}", reason
+def _approach(place: str, command: str, reason: str) -> Iterator[tuple[str, str]]:
+    """Do it, if one stands there; else open the door, if one stands before it; else go there.
+
+    Only what is admissible is taken, and from a receptacle that shares the agent's location things can be done at once.
+    """
+    yield command, reason
+    yield f"open {place}", reason
     yield f"go to {place}", reason
 
 

@@ -53,10 +53,10 @@ class Thing:
     """An object."""
 
     id: str
-    type: str
+    type: str  # "" where a game states none, as for a cracked egg: it fits in no receptacle and fulfils no goal
     location: str | None
     inside: tuple[str, ...]  # ids of the receptacles that hold it; ALFWorld has objects in several at once
-    within: str | None  # id of the object that it lies in, such as a bowl
+    within: tuple[str, ...] | None  # ids of the objects that it lies in, such as bowls; None where it lies in none
     flags: tuple[Flag, ...]  # in the order of FLAGS
 
 
@@ -142,13 +142,16 @@ class Game:
             data: dict[str, Any] = json.loads(text)
             data["goal"] = Goal(**data["goal"])
             data["receptacles"] = tuple(Receptacle(**r) for r in data["receptacles"])
-            data["things"] = tuple(
-                Thing(**{**t, "inside": tuple(t["inside"]), "flags": tuple(t["flags"])}) for t in data["things"]
-            )
+            data["things"] = tuple(map(_thing, data["things"]))
             data["can_contain"] = tuple((kind, tuple(types)) for kind, types in data["can_contain"])
             return cls(**data)
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise GameError(f"{text[:80]!r} is not a game ({error}); run `dvc repro prepare@household` again") from error
+
+
+def _thing(data: dict[str, Any]) -> Thing:
+    within = None if data["within"] is None else tuple(data["within"])
+    return Thing(**{**data, "inside": tuple(data["inside"]), "within": within, "flags": tuple(data["flags"])})
 
 
 def _name_stem(entity: str) -> str:

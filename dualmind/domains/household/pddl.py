@@ -56,7 +56,7 @@ def to_pddl(game: Game) -> str:
     objects += [(r.id, "receptacle") for r in game.receptacles] + [(t.id, "object") for t in game.things]
     places = {game.agent_location} | {r.location for r in game.receptacles} | {t.location for t in game.things if t.location}
     objects += [(place, "location") for place in sorted(places)]
-    object_types = {t.type for t in game.things} | {kind for _, kinds in game.can_contain for kind in kinds}
+    object_types = {t.type for t in game.things if t.type} | {kind for _, kinds in game.can_contain for kind in kinds}
     # a treatment's effect or a knife is typed by the domain itself, so these constants must always exist
     object_types |= {"knife", "butterknife", game.goal.object_type}
     receptacle_types = set(game.receptacle_types()) | {"sinkbasin", "microwave", "fridge"}
@@ -78,12 +78,12 @@ def _init_facts(game: Game) -> Iterator[str]:
         if r.openable:
             yield f"openable {r.id}"
     for t in game.things:
-        yield f"objectType {t.id} {t.type}type"
+        if t.type:
+            yield f"objectType {t.id} {t.type}type"
         if t.location is not None:
             yield f"objectAtLocation {t.id} {t.location}"
         yield from (f"inReceptacle {t.id} {place}" for place in t.inside)
-        if t.within is not None:
-            yield f"inReceptacleObject {t.id} {t.within}"
+        yield from (f"inReceptacleObject {t.id} {outer}" for outer in t.within or ())
         yield from (f"{flag} {t.id}" for flag in t.flags)
     for kind, contained in game.can_contain:
         yield from (f"canContain {kind}type {thing}type" for thing in contained)
@@ -159,22 +159,26 @@ def _facts(section: _Tree, name: str) -> dict[str, list[tuple[str, ...]]]:
 
 def _things(facts: dict[str, list[tuple[str, ...]]], places: set[str]) -> tuple[Thing, ...]:
     location = dict(facts["objectatlocation"])
-    within = dict(facts["inreceptacleobject"])
+    types = dict(facts["objecttype"])
     inside: dict[str, list[str]] = {}
+    within: dict[str, list[str]] = {}
     for thing, place in facts["inreceptacle"]:
         if place in places:
             inside.setdefault(thing, []).append(place)
+    for thing, outer in facts["inreceptacleobject"]:
+        within.setdefault(thing, []).append(outer)
     flagged = {flag: {thing for (thing,) in facts[flag]} for flag in FLAGS}
     return tuple(
         Thing(
             id=thing,
-            type=kind.removesuffix("type"),
+            type=types.get(thing, "").removesuffix("type"),
             location=location.get(thing),
             inside=tuple(sorted(inside.get(thing, ()))),
-            within=within.get(thing),
+            within=tuple(sorted(within[thing])) if thing in within else None,
             flags=tuple(flag for flag in FLAGS if thing in flagged[flag]),
         )
-        for thing, kind in sorted(facts["objecttype"])
+        # a thing of no type counts too: the numbers in the names go by all things of the start facts
+        for thing in sorted(types.keys() | location.keys() | inside.keys() | within.keys() | set().union(*flagged.values()))
     )
 
 

@@ -1,0 +1,81 @@
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dualmind.domains.household.game import Game
+from dualmind.domains.household.generate import generate_games
+from dualmind.domains.household.pddl import parse_problem, to_pddl
+from dualmind.errors import GameError
+
+GAMES = generate_games({"train": 6, "valid_unseen": 6}, seed=8)
+GAME = GAMES[0]
+PROBLEM = to_pddl(GAME)
+
+
+def parse(text: str) -> Game:
+    return parse_problem(text, name="trial_1", split="train", layout="1", goal_text=GAME.goal_text)
+
+
+@pytest.mark.parametrize("game", GAMES, ids=lambda g: g.task_type)
+def test_a_game_survives_the_way_through_pddl(game: Game) -> None:
+    read = parse_problem(
+        to_pddl(game), name=game.id, split=game.split, layout=game.layout, goal_text=game.goal_text
+    )
+    assert read == game
+
+
+@pytest.mark.parametrize("game", GAMES, ids=lambda g: g.task_type)
+def test_a_game_survives_the_way_through_json(game: Game) -> None:
+    assert Game.from_json(game.to_json()) == game
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, len(PROBLEM) - 3))
+def test_a_problem_that_is_cut_short_is_refused(length: int) -> None:
+    with pytest.raises(GameError, match="trial_1"):
+        parse(PROBLEM[:length])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text + ")", "bracket too many"),
+        (lambda text: text.replace("(:goal", "(:gaol"), r"no \(:goal"),
+        (lambda text: text.replace("(:init", "(:init nonsense"), "'nonsense'"),
+        (lambda text: text.replace("(:init", "(:init (flies agent1)"), "flies agent1"),
+        (lambda text: text.replace("(:init", "(:init (openable a b)"), "openable a b"),
+        (lambda text: re.sub(r"\(atLocation agent1 \S+\)", "", text), "one atLocation"),
+        (lambda text: re.sub(r"(\(:goal.*?)objectType \?o1 \w+", r"\1objectType ?o1 dragontype", text, flags=re.S), "dragon"),
+        (lambda text: re.sub(r"(\(:goal.*?)receptacleType \?r \w+", r"\1receptacleType ?r lairtype", text, flags=re.S), "lair"),
+    ],
+)  # fmt: skip
+def test_a_broken_problem_is_refused_with_its_name_and_what_is_wrong(change: object, message: str) -> None:
+    assert callable(change)
+    with pytest.raises(GameError, match=message) as caught:
+        parse(change(PROBLEM))
+    assert "trial_1" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"split": "test"}, "'test'"),
+        ({"receptacles": ()}, "no receptacle"),
+        ({"things": (*GAME.things, GAME.things[0])}, "twice"),
+        ({"agent_location": GAME.receptacles[0].location}, "starts at"),
+        ({"things": (replace(GAME.things[0], inside=("moon",)), *GAME.things[1:])}, "'moon'"),
+        ({"goal": replace(GAME.goal, receptacle_type=None)}, "either a receptacle or a lamp"),
+    ],
+)
+def test_a_game_that_the_engine_could_not_play_is_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(GameError, match=message):
+        replace(GAME, **change)  # type: ignore[arg-type]  # each entry changes one field
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"id": 1}', "null"])
+def test_json_that_is_no_game_is_refused(text: str) -> None:
+    with pytest.raises(GameError, match="not a game"):
+        Game.from_json(text)
