@@ -99,14 +99,15 @@ def run_streamed(
     timer = threading.Timer(timeout_s, _kill_group, [process.pid])
     timer.start()
     tail: deque[str] = deque(maxlen=_TAIL)
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         for line in process.stdout:
             tail.append(line.rstrip())
             log(tail[-1])
         return process.wait(), list(tail)
     finally:
         timer.cancel()
+        process.stdout.close()
         if process.poll() is None:  # we are being interrupted: leave nothing running
             _kill_group(process.pid)
             process.wait()

@@ -49,6 +49,7 @@ class HouseholdEngine:
     """
 
     def __init__(self, game: Game) -> None:
+        """Make the texts of ``game`` and put everything in its place."""
         self.game = game
         self._name = game.names()
         self._id_of = {name: entity for entity, name in self._name.items()}
@@ -152,9 +153,12 @@ class HouseholdEngine:
             if held is not None:
                 yield from self._uses_of_hand(held, place, accessible)
         if held is not None and self._thing[held].type in _KNIVES:
-            for thing, places in self._lies_at.items():
-                if self._here in places and "sliceable" in self._flags[thing]:
-                    yield f"slice {name[thing]} with {name[held]}", ("slice", thing, held)
+            yield from self._cuts(held)
+
+    def _cuts(self, knife: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        for thing, places in self._lies_at.items():
+            if self._here in places and "sliceable" in self._flags[thing]:
+                yield f"slice {self._name[thing]} with {self._name[knife]}", ("slice", thing, knife)
 
     def _uses_of_hand(self, held: str, place: str, accessible: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
         what, where, kind = self._name[held], self._name[place], self._receptacle[place].type
@@ -169,39 +173,41 @@ class HouseholdEngine:
         what, where = self._name[subject], self._name.get(place, "")
         match verb:
             case "examine":
-                return self._describe(subject) if subject in self._thing else self._contents_text(subject)
+                text = self._describe(subject) if subject in self._thing else self._contents_text(subject)
             case "open":
                 self._opened.add(subject)
-                return f"You open the {what}. {self._contents_text(subject)}"
+                text = f"You open the {what}. {self._contents_text(subject)}"
             case "close":
                 self._opened.discard(subject)
-                return f"You close the {what}."
+                text = f"You close the {what}."
             case "take":
                 self._contents[place].discard(subject)
                 self._taken_from.add((subject, place))
                 self._lies_at[subject].discard(self._here)
                 self._held = subject
-                return f"You pick up the {what} from the {where}."
+                text = f"You pick up the {what} from the {where}."
             case "move":
                 self._contents[place].add(subject)
                 self._taken_from.discard((subject, place))
                 self._lies_at[subject].add(self._here)
                 self._held = None
-                return f"You move the {what} to the {where}."
+                text = f"You move the {what} to the {where}."
             case "use":
                 self._toggled.add(subject)
-                return f"You turn on the {what}."
+                text = f"You turn on the {what}."
             case "slice":
                 self._sliced.add(subject)
-                return f"You sliced the {what} with the {where}."
-        return self._treat(verb, subject, what, where)
+                text = f"You sliced the {what} with the {where}."
+            case _:
+                self._treat(verb, subject)
+                text = f"You {verb} the {what} using the {where}."
+        return text
 
-    def _treat(self, verb: str, subject: str, what: str, where: str) -> str:
+    def _treat(self, verb: str, subject: str) -> None:
         states = self._states[subject]
         if verb != "clean":  # hot and cool exclude each other
             states -= {"hot", "cool"}
         states.add({"clean": "clean", "heat": "hot", "cool": "cool"}[verb])
-        return f"You {verb} the {what} using the {where}."
 
     def _go_to(self, place: str) -> str:
         self._here = self._receptacle[place].location
@@ -232,27 +238,28 @@ class HouseholdEngine:
         return f"You are facing the {facing}. Next to it, you see {_listing(floor)}."
 
     def _inventory(self) -> str:
-        return "You are not carrying anything." if self._held is None else f"You are carrying: a {self._name[self._held]}."
+        if self._held is None:
+            return "You are not carrying anything."
+        return f"You are carrying: a {self._name[self._held]}."
 
     def _describe(self, thing: str) -> str:
         """What ``examine`` says of an object in hand."""
         name, states = self._name[thing], self._states[thing]
         if "isreceptacleobject" in self._flags[thing]:
-            within = _listing([f"a {self._name[t.id]}" for t in self.game.things if thing in (t.within or ())])
+            others = [
+                t for t in self.game.things if t.id != thing
+            ]  # some games put a thing into itself; it is not shown
+            within = _listing([f"a {self._name[t.id]}" for t in others if thing in (t.within or ())])
             return f"This is a normal {name}. In it, you see {within}."
         sliced = "sliced " if thing in self._sliced else ""
         heat = next((state for state in ("hot", "cool") if state in states), "")
-        if heat and "clean" in states:
-            return f"This is a {heat} and clean {sliced}{name}."
-        if heat == "cool" and not sliced:
-            return f"This is a cold {name}."
-        if heat or "clean" in states:
-            return f"This is a {heat or 'clean'} {sliced}{name}."
+        if heat == "cool" and not sliced and "clean" not in states:
+            heat = "cold"
+        if treated := " and ".join(word for word in (heat, "clean" if "clean" in states else "") if word):
+            return f"This is a {treated} {sliced}{name}."
         if "toggleable" in self._flags[thing] and thing in self._toggled:
             return f"This {name} is on."
-        if sliced:
-            return f"This is a sliced {name}."
-        return f"There's nothing special about {name}."
+        return f"This is a {sliced}{name}." if sliced else f"There's nothing special about {name}."
 
     def _goal_holds(self) -> bool:
         goal = self.game.goal

@@ -146,7 +146,8 @@ class Game:
             data["can_contain"] = tuple((kind, tuple(types)) for kind, types in data["can_contain"])
             return cls(**data)
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise GameError(f"{text[:80]!r} is not a game ({error}); run `dvc repro prepare@household` again") from error
+            message = f"{text[:80]!r} is not a game ({error}); run `dvc repro prepare@household` again"
+            raise GameError(message) from error
 
 
 def _thing(data: dict[str, Any]) -> Thing:

@@ -2,15 +2,20 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from dualmind.domains.base import Split
-from dualmind.domains.household.game import FLAGS, Game, Goal, Receptacle, TaskType, Thing
+from dualmind.domains.household.game import FLAGS, Game, Goal, Receptacle, State, TaskType, Thing
 from dualmind.errors import GameError
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
-_STATE_FACTS = {"isclean": "clean", "ishot": "hot", "iscool": "cool"}
-_TREATED = {"clean": "pick_clean_then_place_in_recep", "hot": "pick_heat_then_place_in_recep", "cool": "pick_cool_then_place_in_recep"}
+_STATE_FACTS: dict[str, State] = {"isclean": "clean", "ishot": "hot", "iscool": "cool"}
+_TREATED: dict[str, TaskType] = {
+    "clean": "pick_clean_then_place_in_recep",
+    "hot": "pick_heat_then_place_in_recep",
+    "cool": "pick_cool_then_place_in_recep",
+}
+_TREATMENT_FACTS = {"clean": ("cleanable", "isClean"), "hot": ("heatable", "isHot"), "cool": ("coolable", "isCool")}
 
 _Tree = list[Any]  # nested lists of strings
 
@@ -54,7 +59,8 @@ def to_pddl(game: Game) -> str:
     """Write a game as a PDDL problem that the stock engine plays."""
     objects = [("agent1", "agent")]
     objects += [(r.id, "receptacle") for r in game.receptacles] + [(t.id, "object") for t in game.things]
-    places = {game.agent_location} | {r.location for r in game.receptacles} | {t.location for t in game.things if t.location}
+    places = {game.agent_location, *(r.location for r in game.receptacles)}
+    places |= {t.location for t in game.things if t.location is not None}
     objects += [(place, "location") for place in sorted(places)]
     object_types = {t.type for t in game.things if t.type} | {kind for _, kinds in game.can_contain for kind in kinds}
     # a treatment's effect or a knife is typed by the domain itself, so these constants must always exist
@@ -92,8 +98,9 @@ def _init_facts(game: Game) -> Iterator[str]:
 def _goal_pddl(goal: Goal) -> str:
     if goal.light is not None:
         return (
-            f"(and (exists (?ot - object ?r - receptacle ?a - agent ?l - location) (and (objectType ?ot {goal.light}type)"
-            " (toggleable ?ot) (isToggled ?ot) (receptacleAtLocation ?r ?l) (atLocation ?a ?l) (inReceptacle ?ot ?r)))"
+            "(and (exists (?ot - object ?r - receptacle ?a - agent ?l - location)"
+            f" (and (objectType ?ot {goal.light}type) (toggleable ?ot) (isToggled ?ot)"
+            " (receptacleAtLocation ?r ?l) (atLocation ?a ?l) (inReceptacle ?ot ?r)))"
             f" (exists (?o - object ?a - agent) (and (objectType ?o {goal.object_type}type) (holds ?a ?o))))"
         )
     place = f"(receptacleType ?r {goal.receptacle_type}type)"
@@ -102,7 +109,7 @@ def _goal_pddl(goal: Goal) -> str:
         second = f"(not (= ?o1 ?o2)) (objectType ?o2 {goal.object_type}type) {place} (inReceptacle ?o2 ?r)"
         first += f" (exists (?o2 - object) (and {second}))"
     if goal.state is not None:
-        able, fact = {"clean": ("cleanable", "isClean"), "hot": ("heatable", "isHot"), "cool": ("coolable", "isCool")}[goal.state]
+        able, fact = _TREATMENT_FACTS[goal.state]
         first = f"({able} ?o1) ({fact} ?o1) {first}"
     return f"(and (exists (?r - receptacle) (exists (?o1 - object) (and {first}))))"
 
@@ -110,7 +117,8 @@ def _goal_pddl(goal: Goal) -> str:
 def _sections(text: str, name: str) -> dict[str, _Tree]:
     """The problem's sections by name, as nested lists."""
     tree = _parse(text, name)
-    sections = {part[0][1:]: part[1:] for part in tree if isinstance(part, list) and part and str(part[0]).startswith(":")}
+    parts = [part for part in tree if isinstance(part, list) and part and str(part[0]).startswith(":")]
+    sections = {part[0][1:]: part[1:] for part in parts}
     for wanted in ("init", "goal"):
         if not sections.get(wanted):
             raise GameError(f"game {name}: the PDDL problem has no (:{wanted} ...) section; fetch the game file again")
@@ -120,9 +128,9 @@ def _sections(text: str, name: str) -> dict[str, _Tree]:
 def _parse(text: str, name: str) -> _Tree:
     stack: list[_Tree] = [[]]
     for token in _TOKEN.findall(text):
-        if token == "(":
+        if token == "(":  # noqa: S105 - a bracket, not a secret
             stack.append([])
-        elif token != ")":
+        elif token != ")":  # noqa: S105
             stack[-1].append(token)
         elif len(stack) > 1:
             done = stack.pop()
@@ -130,7 +138,8 @@ def _parse(text: str, name: str) -> _Tree:
         else:
             raise GameError(f"game {name}: the PDDL problem closes a bracket too many; fetch the game file again")
     if len(stack) > 1:
-        raise GameError(f"game {name}: the PDDL problem ends inside {len(stack) - 1} open brackets; fetch the game file again")
+        depth = len(stack) - 1
+        raise GameError(f"game {name}: the PDDL problem ends inside {depth} open brackets; fetch the game file again")
     if len(stack[0]) != 1 or not isinstance(stack[0][0], list):
         raise GameError(f"game {name}: the text is not one PDDL problem, (define (problem ...) ...)")
     return stack[0][0]
@@ -151,8 +160,9 @@ def _facts(section: _Tree, name: str) -> dict[str, list[tuple[str, ...]]]:
         predicate, *arguments = fact
         if predicate == "=":  # costs of distances: never shown, never needed
             continue
-        if predicate not in _ARITY or len(arguments) != _ARITY[predicate] or not all(isinstance(a, str) for a in arguments):
-            raise GameError(f"game {name}: the start fact ({' '.join(map(str, fact))}) is not one that ALFWorld's games have")
+        if _ARITY.get(predicate) != len(arguments) or not all(isinstance(a, str) for a in arguments):
+            words = " ".join(map(str, fact))
+            raise GameError(f"game {name}: the start fact ({words}) is not one that ALFWorld's games have")
         facts[predicate][tuple(arguments)] = None
     return {predicate: list(rows) for predicate, rows in facts.items()}
 
@@ -168,6 +178,8 @@ def _things(facts: dict[str, list[tuple[str, ...]]], places: set[str]) -> tuple[
     for thing, outer in facts["inreceptacleobject"]:
         within.setdefault(thing, []).append(outer)
     flagged = {flag: {thing for (thing,) in facts[flag]} for flag in FLAGS}
+    # a thing without a type counts too: the numbers in the names go by all things of the start facts
+    named = set().union(types, location, inside, within, *flagged.values())
     return tuple(
         Thing(
             id=thing,
@@ -177,8 +189,7 @@ def _things(facts: dict[str, list[tuple[str, ...]]], places: set[str]) -> tuple[
             within=tuple(sorted(within[thing])) if thing in within else None,
             flags=tuple(flag for flag in FLAGS if thing in flagged[flag]),
         )
-        # a thing of no type counts too: the numbers in the names go by all things of the start facts
-        for thing in sorted(types.keys() | location.keys() | inside.keys() | within.keys() | set().union(*flagged.values()))
+        for thing in sorted(named)
     )
 
 
@@ -212,12 +223,13 @@ def _goal(section: _Tree, name: str) -> Goal:
         case ([light, thing], [], [], True):
             return Goal("look_at_obj_in_light", thing, None, None, 1, light)
         case ([thing], [place], [state], False):
-            return Goal(cast(TaskType, _TREATED[state]), thing, place, cast(Any, state), 1, None)
+            return Goal(_TREATED[state], thing, place, state, 1, None)
         case ([thing], [place], [], False):
             return Goal("pick_and_place_simple", thing, place, None, 1, None)
         case ([thing, other], [place], [], False) if thing == other:
             return Goal("pick_two_obj_and_place", thing, place, None, 2, None)
-    raise GameError(f"game {name}: the goal over objects {things} and receptacles {places} is none of the six task types")
+    found = f"objects {things} and receptacles {places}"
+    raise GameError(f"game {name}: the goal over {found} is none of the six task types")
 
 
 def _atoms(tree: _Tree) -> Iterator[list[str]]:

@@ -47,7 +47,9 @@ def load_games(path: Path, num_games: Mapping[Split, int]) -> list[Game]:
         GameError: nothing is at ``path``, a file is broken, two games share a name, or a wanted split has no game.
     """
     if not path.exists():
-        raise GameError(f"household.games: nothing is at {path}; give a folder of game.tw-pddl files or a .jsonl.xz file")
+        raise GameError(
+            f"household.games: nothing is at {path}; give a folder of game.tw-pddl files or a .jsonl.xz file"
+        )
     found: dict[Split, dict[str, _Raw]] = {split: {} for split in SPLITS}
     for raw in _read_tree(path) if path.is_dir() else _read_lines(path):
         if any(raw.trial in games for games in found.values()):
@@ -82,7 +84,9 @@ def _read_lines(path: Path) -> Iterator[_Raw]:
             for number, line in enumerate(file, start=1):
                 yield _as_raw(line, f"{path}:{number}")
     except (lzma.LZMAError, EOFError, UnicodeDecodeError) as error:
-        raise GameError(f"{path} is cut short or damaged after line {number} ({error}); fetch the file again") from error
+        raise GameError(
+            f"{path} is cut short or damaged after line {number} ({error}); fetch the file again"
+        ) from error
     if number == 0:
         raise GameError(f"{path} is empty; fetch the file again")
 
@@ -108,7 +112,9 @@ def _read_tree(root: Path) -> Iterator[_Raw]:
         parts = file.relative_to(root).parts
         split = next((part for part in (root.name, *parts) if part in SPLITS), None)
         if split is None or len(parts) < 3:
-            raise GameError(f"{file} is not at <split>/<task>/<trial>/game.tw-pddl with split one of {', '.join(SPLITS)}")
+            raise GameError(
+                f"{file} is not at <split>/<task>/<trial>/game.tw-pddl with split one of {', '.join(SPLITS)}"
+            )
         task, trial = parts[-3], parts[-2]
         data = _game_file(file)
         if "movable" in task or "Sliced" in task or data.get("solvable") is False:

@@ -21,7 +21,9 @@ INTRO = (
 def test_prompt_and_candidates_read_as_designed() -> None:
     belief = Belief(INTRO)
     belief.update("go to cabinet 2", "You arrive at cabinet 2. The cabinet 2 is closed.")
-    belief.update("open cabinet 2", "You open the cabinet 2. The cabinet 2 is open. In it, you see a fork 2, and a mug 1.")
+    belief.update(
+        "open cabinet 2", "You open the cabinet 2. The cabinet 2 is open. In it, you see a fork 2, and a mug 1."
+    )
     belief.update("go to sinkbasin 1", "You arrive at sinkbasin 1. On the sinkbasin 1, you see a fork 1.")
     belief.update("take fork 1 from sinkbasin 1", "You pick up the fork 1 from the sinkbasin 1.")
     belief.update("clean fork 1 with sinkbasin 1", "You clean the fork 1 using the sinkbasin 1.")
@@ -59,7 +61,10 @@ def test_a_first_observation_of_another_kind_is_refused() -> None:
 
 
 def test_object_words_are_those_that_can_be_taken() -> None:
-    assert object_words(["take * fork 1 from cabinet 2 seen", "take mug 3 from desk 1 seen", "go to desk 1 new"]) == {"fork", "mug"}
+    assert object_words(["take * fork 1 from cabinet 2 seen", "take mug 3 from desk 1 seen", "go to desk 1 new"]) == {
+        "fork",
+        "mug",
+    }
 
 
 def permute_hidden(game: Game, seen: set[str], rng: np.random.Generator) -> Game:

@@ -36,7 +36,20 @@ def test_recorded_play_covers_wins_and_commands_that_do_nothing() -> None:
     assert any(step[4] for step in steps)
     assert any(step[1] == "Nothing happens." for step in steps)
     verbs = {step[0].split(" ")[0] for step in steps}
-    assert {"look", "inventory", "go", "open", "close", "take", "move", "use", "heat", "clean", "cool", "examine"} <= verbs
+    assert {
+        "look",
+        "inventory",
+        "go",
+        "open",
+        "close",
+        "take",
+        "move",
+        "use",
+        "heat",
+        "clean",
+        "cool",
+        "examine",
+    } <= verbs
 
 
 @settings(max_examples=40, deadline=None)

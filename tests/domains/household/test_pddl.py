@@ -21,9 +21,7 @@ def parse(text: str) -> Game:
 
 @pytest.mark.parametrize("game", GAMES, ids=lambda g: g.task_type)
 def test_a_game_survives_the_way_through_pddl(game: Game) -> None:
-    read = parse_problem(
-        to_pddl(game), name=game.id, split=game.split, layout=game.layout, goal_text=game.goal_text
-    )
+    read = parse_problem(to_pddl(game), name=game.id, split=game.split, layout=game.layout, goal_text=game.goal_text)
     assert read == game
 
 

@@ -1,0 +1,62 @@
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dualmind.errors import PipelineError
+from flows.training import training  # before prefect itself, so that its settings are ours
+from prefect.client.orchestration import get_client
+from prefect.testing.utilities import prefect_test_harness
+from tests.tasks.pipelines import make_project
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # Prefect's own
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def server() -> Iterator[None]:
+    with prefect_test_harness(server_startup_timeout=120):
+        yield
+
+
+def test_flow_runs_the_graph_and_passes_references_by_content(tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    refs = training(root)
+    assert list(refs) == ["first", "second"]
+    assert refs["second"].deps[0] == refs["first"].out("one.json")
+    with get_client(sync_client=True) as client:
+        artifacts = {a.key: json.loads(str(a.data)) for a in client.read_artifacts() if a.type == "table"}
+    assert {row["output"] for row in artifacts["stage-outputs"]} >= {"one.json", "two.txt"}
+
+
+def test_flow_stops_where_it_is_told(tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    assert list(training(root, until="first")) == ["first"]
+    assert not (root / "two.txt").exists()
+    assert list(training(root, only="second")) == ["second"]
+    with pytest.raises(PipelineError, match="no stage 'third'"):
+        training(root, until="third")
+
+
+def test_a_stage_killed_by_sigkill_makes_the_flow_failed(tmp_path: Path) -> None:
+    root = make_project(tmp_path, "kill -9 $$")
+    state = training(root, return_state=True)
+    assert state.is_failed()
+    with get_client(sync_client=True) as client:
+        tasks = {run.name.rsplit("-", 1)[0]: run.state_name for run in client.read_task_runs()}
+    assert tasks["second"] == "Failed"
+    with pytest.raises(PipelineError, match="killed by SIGKILL"):
+        state.result()
+
+
+def test_command_line_exits_with_one_where_a_stage_fails(tmp_path: Path) -> None:
+    root = make_project(tmp_path, "exit 4")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "flows.training"]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 1
+    assert "training failed: stage second failed" in done.stderr

@@ -1,0 +1,76 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dualmind.data.suites import SuiteParams
+from dualmind.errors import ParamsError
+from stages.evaluate import EvaluateParams
+from stages.params import RunParams, load_params
+from stages.prepare import HouseholdParams, PrepareParams
+from stages.pretrain import PretrainParams
+
+ROOT = Path(__file__).resolve().parents[2]
+PROFILES = [ROOT / "params.yaml", *sorted((ROOT / "params").glob("*.yaml"))]
+SECTIONS: list[tuple[Any, str]] = [
+    (RunParams, "run"),
+    (HouseholdParams, "household"),
+    (PrepareParams, "prepare"),
+    (SuiteParams, "validate"),
+    (PretrainParams, "pretrain.system1"),
+    (EvaluateParams, "evaluate"),
+]
+
+
+def keys(value: Any, prefix: str = "") -> set[str]:
+    if not isinstance(value, dict):
+        return {prefix}
+    return {key for name, own in value.items() for key in keys(own, f"{prefix}.{name}" if prefix else name)}
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda p: p.name)
+@pytest.mark.parametrize(("model", "section"), SECTIONS, ids=lambda v: v if isinstance(v, str) else "")
+def test_every_profile_fits_every_model(path: Path, model: Any, section: str) -> None:
+    load_params(model, section, path)
+
+
+def test_profiles_have_the_same_keys_but_for_the_kind_of_model() -> None:
+    default, *others = [{k for k in keys(yaml.safe_load(p.read_text())) if ".model." not in k} for p in PROFILES]
+    assert all(other == default for other in others)
+
+
+def test_no_model_has_a_default_and_all_are_frozen() -> None:
+    for model, _ in SECTIONS:
+        assert all(field.is_required() for field in model.model_fields.values()), model
+        assert model.model_config["frozen"]
+        assert model.model_config["extra"] == "forbid"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("run: {seed: 0, threads: 1, thread: 2}", "unknown key run.thread; did you mean 'threads'"),
+        ("run: {seed: 0, threads: 1, zzz: 2}", "unknown key run.zzz; known here: seed, threads"),
+        ("run: {seed: 0}", "missing key run.threads"),
+        ("run: {seed: -1, threads: 1}", "run.seed = -1: .*greater than or equal to 0"),
+        ("run: {seed: 0, threads: 0}", "run.threads = 0"),
+        ("run: {seed: zero, threads: 1}", "run.seed = 'zero'"),
+        ("run: 3", "run"),
+        ("other: {}", "no section 'run': the file holds other"),
+        ("run: {seed: 0, seed: 1, threads: 1}", "'seed' stands twice"),
+        ("run: {seed: 0", "not YAML"),
+        ("", "no section 'run'"),
+    ],
+)
+def test_bad_params_name_file_key_value_and_remedy(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    with pytest.raises(ParamsError, match=message) as caught:
+        load_params(RunParams, "run", path)
+    assert "params.yaml" in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match="project's folder"):
+        load_params(RunParams, "run", tmp_path / "params.yaml")

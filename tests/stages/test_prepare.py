@@ -1,0 +1,55 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from dualmind.domains.household import generate
+from dualmind.errors import GameError
+from dualmind.storage import md5_folder
+from stages.prepare import HouseholdParams, NumGames, PrepareParams, prepare
+from tests.domains.household.stock import REAL_GAMES
+
+PREPARE = PrepareParams(expert="searcher", min_success=0.9)
+NUM_GAMES = NumGames(train=12, valid_train=6, valid_seen=6, valid_unseen=6)
+
+
+def household(**changes: Any) -> HouseholdParams:
+    return HouseholdParams(**{"games": Path(generate.__file__), "num_games": NUM_GAMES, "seed": 0, **changes})
+
+
+def test_data_are_made_and_are_the_same_bytes_again(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        prepare(PREPARE, household(), tmp_path / name)
+    assert md5_folder(tmp_path / "a") == md5_folder(tmp_path / "b")
+    summary = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert summary["problems"] == NUM_GAMES.model_dump()
+    assert summary["leaks"] == 0
+    rows = pq.read_table(tmp_path / "a" / "decisions.parquet").to_pylist()
+    assert {row["split"] for row in rows} == {"train", "valid_train"}
+    assert len(rows) == sum(summary["decisions"].values())
+    assert all(row["target"] in row["candidates"] for row in rows)
+    by_problem = {row["problem_id"]: row["reward"] for row in rows}  # the last row of each
+    assert set(by_problem.values()) == {1.0}
+
+
+def test_an_expert_that_wins_too_little_stops_the_stage_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dualmind.domains.household.domain.MAX_STEPS", 2)
+    monkeypatch.setattr("dualmind.domains.household.domain.HouseholdEpisode.__init__.__defaults__", (2,))
+    with pytest.raises(GameError, match=r"prepare\.min_success"):
+        prepare(PREPARE, household(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_games_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(GameError, match="nothing is at"):
+        prepare(PREPARE, household(games=tmp_path / "none"), tmp_path / "out")
+
+
+@pytest.mark.skipif(not REAL_GAMES.is_file(), reason=f"the real games are not at {REAL_GAMES}")
+def test_real_games_go_the_same_way(tmp_path: Path) -> None:
+    prepare(PREPARE, household(games=REAL_GAMES), tmp_path)
+    assert json.loads((tmp_path / "summary.json").read_text())["problems"]["valid_unseen"] == 6

@@ -1,0 +1,29 @@
+"""Small real DVC projects for tests."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+STAGES = """
+stages:
+  first:
+    cmd: echo made by first && echo 1 > one.json
+    deps: [source.txt]
+    params: [x]
+    outs: [one.json]
+  second:
+    cmd: "{second}"
+    deps: [one.json]
+    outs: [two.txt]
+"""
+
+
+def make_project(root: Path, second: str = "cp one.json two.txt") -> Path:
+    """Two stages in a git and DVC checkout."""
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "dvc.yaml").write_text(STAGES.format(second=second))
+    (root / "params.yaml").write_text("x: 1\n")
+    (root / "source.txt").write_text("hello\n")
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q"], cwd=root, check=True)
+    return root
