@@ -50,5 +50,7 @@ def table(header: list[str], rows: list[list[str]], *, numbers: int = 0) -> str:
 
 def tiles(values: list[tuple[str, str]]) -> str:
     """Large figures with their captions."""
-    inner = "".join(f'<div class="tile"><b>{escape(v)}</b><span class="soft">{escape(c)}</span></div>' for c, v in values)
+    inner = "".join(
+        f'<div class="tile"><b>{escape(v)}</b><span class="soft">{escape(c)}</span></div>' for c, v in values
+    )
     return f'<div class="tiles">{inner}</div>'

@@ -68,7 +68,9 @@ def training(root: Path, until: str | None = None, only: str | None = None) -> d
 def _record(refs: dict[str, StageRef], root: Path) -> None:
     """Tables of what was made, and of the metrics, as artifacts of the run."""
     outs = [
-        {"stage": ref.name, "output": out.path, "md5": out.md5, "bytes": out.size} for ref in refs.values() for out in ref.outs
+        {"stage": ref.name, "output": out.path, "md5": out.md5, "bytes": out.size}
+        for ref in refs.values()
+        for out in ref.outs
     ]
     create_table_artifact(table=outs, key="stage-outputs", description="What each stage made, by content")
     create_table_artifact(table=_metrics(refs, root), key="metrics", description="Metrics of all stages")
@@ -93,7 +95,9 @@ def _numbers(value: Any, prefix: str = "") -> list[tuple[str, float]]:
 
 def main() -> int:
     """Command line; 0 if all stages are up to date, 1 if one failed."""
-    parser = argparse.ArgumentParser(prog="python -m flows.training", description="Run the stages of dvc.yaml with Prefect.")
+    parser = argparse.ArgumentParser(
+        prog="python -m flows.training", description="Run the stages of dvc.yaml with Prefect."
+    )
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--until", metavar="STAGE", help="this stage and all it needs")
     group.add_argument("--only", metavar="STAGE", help="this stage alone")

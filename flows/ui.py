@@ -1,6 +1,6 @@
 """A local Prefect server with the training flow on it, until Ctrl-C.
 
-    python -m flows.ui [PORT]
+python -m flows.ui [PORT]
 """
 
 import os

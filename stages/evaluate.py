@@ -40,7 +40,12 @@ class EvaluateParams(BaseModel):
 
 
 def evaluate(
-    params: EvaluateParams, run: RunParams, system1: System1, decisions: ValidatedDataset, problems: ValidatedDataset, out: Path
+    params: EvaluateParams,
+    run: RunParams,
+    system1: System1,
+    decisions: ValidatedDataset,
+    problems: ValidatedDataset,
+    out: Path,
 ) -> dict[str, Any]:
     """Play, and write ``metrics.json`` and ``plots/`` (reproducible), ``timing.json`` and ``report.html`` (of this machine).
 

@@ -54,7 +54,9 @@ def _explain(section: str, problem: Any, known: list[str]) -> str:
     match problem["type"]:
         case "extra_forbidden":
             near = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1)
-            return f"unknown key {key}" + (f"; did you mean {near[0]!r}?" if near else f"; known here: {', '.join(known)}")
+            return f"unknown key {key}" + (
+                f"; did you mean {near[0]!r}?" if near else f"; known here: {', '.join(known)}"
+            )
         case "missing":
             return f"missing key {key}; add it"
         case _:

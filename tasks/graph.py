@@ -38,7 +38,9 @@ def read_graph(root: Path) -> dict[str, Stage]:
         declared: dict[str, Any] = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
         params: dict[str, Any] = yaml.safe_load((root / "params.yaml").read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise PipelineError(f"{root}/dvc.yaml and params.yaml cannot be read ({error}); run from the project's folder") from error
+        raise PipelineError(
+            f"{root}/dvc.yaml and params.yaml cannot be read ({error}); run from the project's folder"
+        ) from error
     resolved = {name: body for key, entry in declared.items() for name, body in _expand(key, entry, params)}
     makers = {out: name for name, body in resolved.items() for out in body["outs"]}
     stages = {

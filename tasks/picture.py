@@ -1,6 +1,6 @@
 """Draws the stage graph of dvc.yaml as an SVG for the README.
 
-    python -m tasks.picture docs/pipeline.svg
+python -m tasks.picture docs/pipeline.svg
 """
 
 import sys
@@ -41,7 +41,10 @@ def draw(graph: Mapping[str, Stage]) -> str:
 
 def _box(stage: Stage, x: int, y: int) -> str:
     lines = textwrap.wrap(stage.description, 34)[:3]
-    text = "".join(f'<text x="{x + 14}" y="{y + 46 + 17 * i}" font-size="13" fill="#4a5563">{escape(l)}</text>' for i, l in enumerate(lines))
+    text = "".join(
+        f'<text x="{x + 14}" y="{y + 46 + 17 * i}" font-size="13" fill="#4a5563">{escape(l)}</text>'
+        for i, l in enumerate(lines)
+    )
     return (
         f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="9" fill="#eef3fb" stroke="#2563b8"/>'
         f'<text x="{x + 14}" y="{y + 25}" font-size="15" font-weight="600" fill="#1d2733">{escape(stage.name)}</text>{text}\n'
@@ -54,7 +57,11 @@ def _arrow(parent: str, child: str, place: Mapping[str, tuple[int, int]], column
     if column[child] - column[parent] == 1:
         return f'<path d="M{x0 + _WIDTH} {y0 + _HEIGHT // 2} L{x1} {y1 + _HEIGHT // 2}" {style}/>\n'
     # a longer way runs below the boxes, so that it crosses none
-    low, start, end = y0 + _HEIGHT + 16, x0 + _WIDTH // 2 + 8 * column[child], x1 + _WIDTH // 2 - 12 * (column[child] - column[parent])
+    low, start, end = (
+        y0 + _HEIGHT + 16,
+        x0 + _WIDTH // 2 + 8 * column[child],
+        x1 + _WIDTH // 2 - 12 * (column[child] - column[parent]),
+    )
     return f'<path d="M{start} {y0 + _HEIGHT} V{low} H{end} V{y1 + _HEIGHT}" {style}/>\n'
 
 

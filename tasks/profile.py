@@ -1,6 +1,6 @@
 """Runs a command under another params file, in a copy of the project that leaves this one's artifacts alone.
 
-    python -m tasks.profile quick -- python -m dvc repro
+python -m tasks.profile quick -- python -m dvc repro
 """
 
 import shutil
@@ -49,7 +49,9 @@ def _sources(root: Path) -> set[str]:
     if found.returncode:
         raise PipelineError(f"{root} is no git checkout ({found.stderr.strip()}); clone the project with git")
     names = {name for name in found.stdout.split("\0") if name}
-    return {n for n in names if not n.startswith(".dvc/") and n not in {"dvc.lock", "params.yaml"} and (root / n).is_file()}
+    return {
+        n for n in names if not n.startswith(".dvc/") and n not in {"dvc.lock", "params.yaml"} and (root / n).is_file()
+    }
 
 
 def _sources_of_copy(copy: Path) -> set[str]:

@@ -49,7 +49,9 @@ class TokenizedDecisions:
         return collate(prompts, commands, self.pad), torch.from_numpy(self.targets[np.asarray(indices)])
 
 
-def batches(lengths: Sequence[int], batch_size: int, num_steps: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+def batches(
+    lengths: Sequence[int], batch_size: int, num_steps: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.int64]]:
     """Indices of ``num_steps`` batches: epochs without replacement, prompts of like length together.
 
     Args:

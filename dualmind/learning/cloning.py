@@ -72,7 +72,9 @@ def clone(
         renameable: token ids that may change places (see :class:`~dualmind.learning.augment.Renaming`).
         seed: of order and renaming.
     """
-    accelerator = Accelerator(mixed_precision="bf16" if params.precision == "bf16" else "no", cpu=not torch.cuda.is_available())
+    accelerator = Accelerator(
+        mixed_precision="bf16" if params.precision == "bf16" else "no", cpu=not torch.cuda.is_available()
+    )
     rank, world = accelerator.process_index, accelerator.num_processes
     order, names = np.random.default_rng([seed, 0]), np.random.default_rng([seed, 1, rank])
     renaming = Renaming(renameable, len(system1.tokenizer), params.rename_probability, names)

@@ -10,7 +10,9 @@ from dualmind.learning.muon import Muon
 Optimizer = Literal["muon", "adamw"]
 
 
-def build_optimizers(model: nn.Module, kind: Optimizer, *, muon_lr: float, adamw_lr: float) -> list[torch.optim.Optimizer]:
+def build_optimizers(
+    model: nn.Module, kind: Optimizer, *, muon_lr: float, adamw_lr: float
+) -> list[torch.optim.Optimizer]:
     """Optimisers that together cover every parameter once.
 
     Muon (Jordan et al. 2024) takes the matrices of linear layers, on which it learns small models from scratch several
@@ -29,7 +31,9 @@ def build_optimizers(model: nn.Module, kind: Optimizer, *, muon_lr: float, adamw
     for name, parameter in model.named_parameters():
         hidden = kind == "muon" and name in linear and not name.endswith(heads)
         (matrices if hidden else rest).append(parameter)
-    optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(rest, lr=adamw_lr, betas=(0.9, 0.98), weight_decay=0.0)]
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(rest, lr=adamw_lr, betas=(0.9, 0.98), weight_decay=0.0)
+    ]
     if matrices:
         optimizers.append(Muon(matrices, lr=muon_lr))
     return optimizers

@@ -18,7 +18,13 @@ from dualmind.storage import atomic_folder, md5_folder, write_json
 
 FILES = ("config.json", "meta.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 _RESTORE = "run `dvc checkout` to restore both"
-_PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")  # torch.save: zip, or pickle protocols
+_PICKLE_STARTS = (
+    b"PK\x03\x04",
+    b"\x80\x02",
+    b"\x80\x03",
+    b"\x80\x04",
+    b"\x80\x05",
+)  # torch.save: zip, or pickle protocols
 
 
 class Meta(BaseModel):
@@ -54,7 +60,9 @@ class Checkpoint:
             if not file.is_file() or file.stat().st_size == 0:
                 raise CheckpointError(f"{path} has no {name}; run `dvc repro` or `dvc pull` to restore it")
         if pickles := [p.name for p in path.iterdir() if p.suffix in {".bin", ".pt", ".pth", ".pkl", ".pickle"}]:
-            raise CheckpointError(f"{path} holds {pickles[0]}, a pickle that could run code; only safetensors is loaded")
+            raise CheckpointError(
+                f"{path} holds {pickles[0]}, a pickle that could run code; only safetensors is loaded"
+            )
         with (path / "model.safetensors").open("rb") as file:
             if file.read(4).startswith(_PICKLE_STARTS):
                 raise CheckpointError(f"{path / 'model.safetensors'} is a pickle that could run code; it is not loaded")

@@ -18,7 +18,11 @@ class CompactConfig(PreTrainedConfig):
     """
 
     model_type = "dualmind-compact"
-    attribute_map = {"hidden_size": "d_model", "num_hidden_layers": "decoder_layers", "num_attention_heads": "num_heads"}
+    attribute_map = {
+        "hidden_size": "d_model",
+        "num_hidden_layers": "decoder_layers",
+        "num_attention_heads": "num_heads",
+    }
     keys_to_ignore_at_inference = ["cache"]
 
     def __init__(

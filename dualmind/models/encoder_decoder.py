@@ -94,7 +94,9 @@ class CrossAttention(nn.Module):
         self.out = nn.Linear(config.d_model, config.d_model, bias=False)
         self.heads, self.layer = config.num_heads, layer
 
-    def forward(self, x: Tensor, states: Tensor, bias: Tensor | None, cache: EncoderDecoderCache | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, states: Tensor, bias: Tensor | None, cache: EncoderDecoderCache | None = None
+    ) -> Tensor:
         """Read the prompt: x (B, Q, D), states (B, L, D) to (B, Q, D)."""
         q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, Q, d)
         if cache is not None and cache.is_updated.get(self.layer):
@@ -148,7 +150,12 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
 
     def forward(
-        self, x: Tensor, states: Tensor, bias: Tensor | None, cross_bias: Tensor | None, cache: EncoderDecoderCache | None
+        self,
+        x: Tensor,
+        states: Tensor,
+        bias: Tensor | None,
+        cross_bias: Tensor | None,
+        cache: EncoderDecoderCache | None,
     ) -> Tensor:
         """A sequence: x (B, T, D), states (B, L, D) to (B, T, D)."""
         x = x + self.self_attention(self.norm_self(x), bias, cache)
@@ -189,7 +196,12 @@ class CompactEncoder(CompactPreTrainedModel):
         super().__init__(config)
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.stem = nn.Conv1d(
-            config.d_model, config.d_model, config.stem_width, padding=config.stem_width // 2, groups=config.d_model, bias=False
+            config.d_model,
+            config.d_model,
+            config.stem_width,
+            padding=config.stem_width // 2,
+            groups=config.d_model,
+            bias=False,
         )
         self.layers = nn.ModuleList(EncoderLayer(config, i) for i in range(config.encoder_layers))
         self.norm = nn.RMSNorm(config.d_model, 1e-6)

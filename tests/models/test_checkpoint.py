@@ -13,7 +13,9 @@ from dualmind.models.checkpoint import FILES, Checkpoint, Meta, save_checkpoint
 from dualmind.models.system1 import System1
 from tests.learning.demonstrations import small_system1
 
-META = Meta(kind="system1", parents={"decisions": "0" * 32}, seed=1, threads=1, steps=5, num_parameters=9, metrics={"x": 0.5})
+META = Meta(
+    kind="system1", parents={"decisions": "0" * 32}, seed=1, threads=1, steps=5, num_parameters=9, metrics={"x": 0.5}
+)
 
 
 @pytest.fixture

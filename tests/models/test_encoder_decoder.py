@@ -44,7 +44,9 @@ def test_cached_and_uncached_decoding_give_the_same_logits(
     words = torch.randint(4, 40, (3, 7), generator=torch.Generator().manual_seed(2))
     whole = model(**prompt, decoder_input_ids=words).logits
     cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-    steps = [model(**prompt, decoder_input_ids=words[:, i : i + 1], cache=cache, use_cache=True).logits for i in range(7)]
+    steps = [
+        model(**prompt, decoder_input_ids=words[:, i : i + 1], cache=cache, use_cache=True).logits for i in range(7)
+    ]
     torch.testing.assert_close(torch.cat(steps, dim=1), whole, atol=1e-5, rtol=1e-5)
 
 
@@ -79,7 +81,9 @@ def test_auto_classes_load_what_save_pretrained_wrote(
     assert isinstance(loaded, CompactForConditionalGeneration)
     assert isinstance(AutoConfig.from_pretrained(tmp_path), CompactConfig)
     words = torch.tensor([[1, 5], [1, 6], [1, 7]])
-    assert torch.equal(loaded(**prompt, decoder_input_ids=words).logits, model(**prompt, decoder_input_ids=words).logits)
+    assert torch.equal(
+        loaded(**prompt, decoder_input_ids=words).logits, model(**prompt, decoder_input_ids=words).logits
+    )
 
 
 def test_loss_is_the_cross_entropy_of_the_shifted_labels(

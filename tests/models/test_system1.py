@@ -22,7 +22,13 @@ def tiny_published(kind: str, folder: Path) -> Path:
     """A real T5 or BART with random weights and a tokenizer, as a publisher would save it."""
     tokenizer = build_tokenizer(texts(ROWS))
     torch.manual_seed(0)
-    shared = {"vocab_size": len(tokenizer), "d_model": 32, "pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 1}
+    shared = {
+        "vocab_size": len(tokenizer),
+        "d_model": 32,
+        "pad_token_id": 0,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 1,
+    }
     if kind == "t5":
         T5ForConditionalGeneration(
             T5Config(**shared, d_kv=8, d_ff=64, num_layers=1, num_decoder_layers=1, num_heads=4)

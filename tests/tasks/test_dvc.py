@@ -64,7 +64,10 @@ def test_an_output_that_another_dvc_is_making_is_a_clear_error(tmp_path: Path) -
 def test_all_that_a_command_started_ends_with_it(tmp_path: Path) -> None:
     marker = tmp_path / "alive"
     code, _ = run_streamed(
-        ["bash", "-c", f"(while true; do touch {marker}; sleep 0.2; done) & wait"], tmp_path, timeout_s=1.5, log=lambda _: None
+        ["bash", "-c", f"(while true; do touch {marker}; sleep 0.2; done) & wait"],
+        tmp_path,
+        timeout_s=1.5,
+        log=lambda _: None,
     )
     assert code == -9
     marker.unlink()

@@ -49,7 +49,9 @@ class Belief:
         """
         listed, task = _INTRO_LIST.search(intro), _TASK.search(intro)
         if listed is None or task is None:
-            raise GameError(f"the first observation {intro[:120]!r} names no receptacles or no task; is it a household game?")
+            raise GameError(
+                f"the first observation {intro[:120]!r} names no receptacles or no task; is it a household game?"
+            )
         self.goal = " ".join(tokenize(task[1]))
         self.receptacles = dict.fromkeys(_THING.findall(listed[1]), NEW)
         self.contents: dict[str, list[str]] = {}

@@ -121,7 +121,12 @@ class Household:
 def as_problem(game: Game) -> Problem:
     """A game as a problem of this domain."""
     return Problem(
-        id=game.id, domain=Household.name, text=game.goal_text, hops=HOPS[game.task_type], split=game.split, payload=game
+        id=game.id,
+        domain=Household.name,
+        text=game.goal_text,
+        hops=HOPS[game.task_type],
+        split=game.split,
+        payload=game,
     )
 
 

@@ -118,8 +118,11 @@ class Searcher:
 
     def _put(self, belief: Belief, thing: str, kind: str) -> Iterator[tuple[str, str]]:
         """Put the thing in hand where it belongs; with two to place, beside the first."""
-        begun = [place for place, things in belief.contents.items()
-                 if _kind(place) == kind and any(_kind(t) == self._goal.object_type for t in things)]
+        begun = [
+            place
+            for place, things in belief.contents.items()
+            if _kind(place) == kind and any(_kind(t) == self._goal.object_type for t in things)
+        ]
         reason = f"put {self._goal.object_type} in {kind}"
         places = begun if self._goal.count > 1 and begun else []
         for place in places:

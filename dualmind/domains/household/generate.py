@@ -54,7 +54,9 @@ def generate_games(num_games: Mapping[Split, int], seed: int) -> list[Game]:
     for split in SPLITS:
         for index in range(num_games.get(split, 0)):
             rng = np.random.default_rng([seed, SPLITS.index(split), index])
-            games.append(_draw_until_new(rng, split, TASK_TYPES[index % len(TASK_TYPES)], f"{split}_{index:05d}", seed, contents))
+            games.append(
+                _draw_until_new(rng, split, TASK_TYPES[index % len(TASK_TYPES)], f"{split}_{index:05d}", seed, contents)
+            )
     return games
 
 
@@ -66,7 +68,9 @@ def _draw_until_new(
         if game is not None and game.content_key() not in contents and _is_solvable(game):
             contents.add(game.content_key())
             return game
-    raise GameError(f"no solvable {task} game in {_MAX_DRAWS} draws (game {name}, seed {seed}); try another household.seed")
+    raise GameError(
+        f"no solvable {task} game in {_MAX_DRAWS} draws (game {name}, seed {seed}); try another household.seed"
+    )
 
 
 @lru_cache(maxsize=1)

@@ -30,7 +30,9 @@ def summarise(games: Iterable[Game]) -> dict[str, Any]:
     for game in games:
         by_kind[room_kind(game.layout)].append(game)
     everything = [game for own in by_kind.values() for game in own]
-    flags = {t.type: [f for f in FLAGS if f in t.flags and f != "iscool"] for g in everything for t in g.things if t.inside}
+    flags = {
+        t.type: [f for f in FLAGS if f in t.flags and f != "iscool"] for g in everything for t in g.things if t.inside
+    }
     fits: dict[str, set[str]] = defaultdict(set)
     for game in everything:
         for place, things in game.can_contain:
@@ -94,7 +96,10 @@ def _wordings(games: list[Game]) -> dict[str, list[str]]:
     texts: dict[str, set[str]] = defaultdict(set)
     for game in games:
         target = game.goal.receptacle_type or game.goal.light
-        words = [{game.goal.object_type: "{object}", target: "{target}"}.get(w, w) for w in game.goal_text.rstrip(".").split()]
+        words = [
+            {game.goal.object_type: "{object}", target: "{target}"}.get(w, w)
+            for w in game.goal_text.rstrip(".").split()
+        ]
         texts[game.task_type].add(" ".join(words))
     return {task: sorted(own) for task, own in sorted(texts.items())}
 
@@ -117,7 +122,10 @@ def _render(tables: dict[str, Any]) -> str:
         inner = ",\n".join(f"{'  ' * (4 - depth)}{json.dumps(k)}: {block(v, depth - 1)}" for k, v in value.items())
         return f"{{\n{inner}\n{'  ' * (3 - depth)}}}"
 
-    top = [f"{json.dumps(key)}: {block(value, 3 if key == 'rooms' else 2 if key == 'goals' else 1)}" for key, value in tables.items()]
+    top = [
+        f"{json.dumps(key)}: {block(value, 3 if key == 'rooms' else 2 if key == 'goals' else 1)}"
+        for key, value in tables.items()
+    ]
     return "{\n" + ",\n".join(top) + "\n}\n"
 
 
