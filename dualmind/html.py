@@ -12,11 +12,14 @@ body { margin: 0 auto; max-width: 62rem; padding: 2rem 1rem 4rem; background: va
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
 h1 { font-size: 1.7rem; margin: 0 0 .25rem; } h2 { font-size: 1.15rem; margin: 0 0 .75rem; }
 p.lead, .soft { color: var(--soft); }
-section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 1.25rem; margin: 1.25rem 0; }
+section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 1.25rem;
+  margin: 1.25rem 0; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; } .scroll { overflow-x: auto; }
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
-th { color: var(--soft); font-weight: 600; } td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-.good { color: var(--good); } .bad { color: var(--bad); } code, pre { font-family: ui-monospace, Menlo, Consolas, monospace; }
+th { color: var(--soft); font-weight: 600; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+.good { color: var(--good); } .bad { color: var(--bad); }
+code, pre { font-family: ui-monospace, Menlo, Consolas, monospace; }
 pre { overflow-x: auto; font-size: .85rem; background: var(--back); padding: .75rem; border-radius: 6px; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(10rem, 1fr)); gap: 1rem; }
 .tile b { display: block; font-size: 1.5rem; } svg { max-width: 100%; height: auto; } svg text { fill: var(--ink);

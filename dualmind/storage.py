@@ -59,7 +59,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         _fsync(temporary)
-        os.chmod(temporary, 0o644)  # mkstemp makes 0600; other users of a shared cache must be able to read
+        temporary.chmod(0o644)  # mkstemp makes 0600; other users of a shared cache must be able to read
         temporary.replace(path)
         _fsync(path.parent)
     except OSError as error:
@@ -81,7 +81,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         yield temporary
         for file in temporary.rglob("*"):
             _fsync(file)
-        os.chmod(temporary, 0o755)
+        temporary.chmod(0o755)  # as mkdir would have made it
         if path.exists():
             doomed = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old"))
             path.replace(doomed / "old")

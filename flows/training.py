@@ -4,8 +4,8 @@
     python -m flows.training --until pretrain@system1  # a stage and all it needs
     python -m flows.training --only evaluate           # one stage, its parents as they are
 
-The graph is read from dvc.yaml, so there is no second one. DVC decides what must run; Prefect orders, watches and records,
-and every run holds the content hashes of what each stage read and made.
+The graph is read from dvc.yaml, so there is no second one. DVC decides what must run; Prefect orders, watches and
+records, and every run holds the content hashes of what each stage read and made.
 """
 
 import argparse
@@ -38,7 +38,10 @@ from tasks.stage import run_stage  # noqa: E402
 STAGE_LIMIT_S = 6 * 3600.0  # a stage that takes longer than this on any profile is stuck
 
 
-@flow(name="training", task_runner=ThreadPoolTaskRunner(max_workers=2), validate_parameters=False)
+_RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=2)
+
+
+@flow(name="training", task_runner=_RUNNER, validate_parameters=False)  # type: ignore[arg-type]  # Prefect's own
 def training(root: Path, until: str | None = None, only: str | None = None) -> dict[str, StageRef]:
     """Run stages in the order of the graph; independent ones side by side.
 
@@ -59,7 +62,8 @@ def training(root: Path, until: str | None = None, only: str | None = None) -> d
     for stage in stages:
         parents = [futures[name] for name in stage.parents if name in futures]
         task = run_stage.with_options(name=stage.name)
-        futures[stage.name] = task.submit(stage.name, root, parents, timeout_s=STAGE_LIMIT_S)
+        # Prefect hands the task what the futures hold, which its types do not say
+        futures[stage.name] = task.submit(stage.name, root, parents, timeout_s=STAGE_LIMIT_S)  # type: ignore[arg-type]  # see above
     refs = {name: future.result() for name, future in futures.items()}
     _record(refs, root)
     return refs

@@ -47,7 +47,7 @@ def evaluate(
     problems: ValidatedDataset,
     out: Path,
 ) -> dict[str, Any]:
-    """Play, and write ``metrics.json`` and ``plots/`` (reproducible), ``timing.json`` and ``report.html`` (of this machine).
+    """Play; write ``metrics.json`` and ``plots/``, which are reproducible, and ``timing.json`` and ``report.html``.
 
     Raises:
         ReceiptMismatch: the data changed since they were validated.

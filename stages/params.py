@@ -38,8 +38,8 @@ def load_params(model: type[M], section: str, path: Path = PARAMS) -> M:
     for depth, part in enumerate(section.split(".")):
         if not isinstance(value, dict) or part not in value:
             above = ".".join(section.split(".")[:depth]) or "the file"
-            known = ", ".join(map(str, value)) if isinstance(value, dict) else repr(value)
-            raise ParamsError(f"{path} has no section {section!r}: {above} holds {known}")
+            there = ", ".join(map(str, value)) if isinstance(value, dict) else repr(value)
+            raise ParamsError(f"{path} has no section {section!r}: {above} holds {there}")
         value = value[part]
     try:
         return model.model_validate(value)

@@ -68,7 +68,7 @@ def select(graph: Mapping[str, Stage], *, until: str | None = None, only: str | 
     if until is None:
         return list(graph.values())
     wanted = {until}
-    for name in reversed(graph):
+    for name in reversed(list(graph)):
         if name in wanted:
             wanted.update(graph[name].parents)
     return [stage for name, stage in graph.items() if name in wanted]

@@ -42,12 +42,13 @@ def draw(graph: Mapping[str, Stage]) -> str:
 def _box(stage: Stage, x: int, y: int) -> str:
     lines = textwrap.wrap(stage.description, 34)[:3]
     text = "".join(
-        f'<text x="{x + 14}" y="{y + 46 + 17 * i}" font-size="13" fill="#4a5563">{escape(l)}</text>'
-        for i, l in enumerate(lines)
+        f'<text x="{x + 14}" y="{y + 46 + 17 * i}" font-size="13" fill="#4a5563">{escape(line)}</text>'
+        for i, line in enumerate(lines)
     )
     return (
         f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="9" fill="#eef3fb" stroke="#2563b8"/>'
-        f'<text x="{x + 14}" y="{y + 25}" font-size="15" font-weight="600" fill="#1d2733">{escape(stage.name)}</text>{text}\n'
+        f'<text x="{x + 14}" y="{y + 25}" font-size="15" font-weight="600" fill="#1d2733">'
+        f"{escape(stage.name)}</text>{text}\n"
     )
 
 

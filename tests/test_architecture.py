@@ -41,7 +41,7 @@ def test_import_contracts_hold() -> None:
 @pytest.mark.parametrize("stage", GRAPH)
 def test_deps_cover_every_module_that_a_stage_imports(stage: str, imports: grimp.ImportGraph) -> None:
     """DVC does not follow imports: a module that is missing here could change without the stage running again."""
-    module = f"stages.{stage.split('@')[0]}"
+    module = f"stages.{stage.split('@', maxsplit=1)[0]}"
     closure = {module, *imports.find_upstream_modules(module)}
     deps = [ROOT / dep for dep in GRAPH[stage].deps]
     files = [file_of(name) for name in sorted(closure)]
@@ -55,7 +55,7 @@ def test_deps_cover_every_module_that_a_stage_imports(stage: str, imports: grimp
 
 @pytest.mark.parametrize("stage", GRAPH)
 def test_one_word_stands_in_five_places(stage: str) -> None:
-    name = stage.split("@")[0]
+    name = stage.split("@", maxsplit=1)[0]
     assert (ROOT / "stages" / f"{name}.py").is_file()
     assert (ROOT / "tests" / "stages" / f"test_{name}.py").is_file()
     assert name in yaml.safe_load((ROOT / "params.yaml").read_text())

@@ -59,7 +59,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
         matrices: (N, rows, columns).
     """
     a, b, c = _QUINTIC
-    x = matrices.float()
+    x: Tensor = matrices.float()
     tall = x.shape[-2] > x.shape[-1]
     if tall:
         x = x.transpose(-1, -2)

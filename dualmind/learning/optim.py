@@ -27,7 +27,8 @@ def build_optimizers(
     """
     heads = ("lm_head.weight", "command_head.weight")
     linear = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Linear)}
-    matrices, rest = [], []
+    matrices: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         hidden = kind == "muon" and name in linear and not name.endswith(heads)
         (matrices if hidden else rest).append(parameter)

@@ -63,8 +63,8 @@ class Checkpoint:
             raise CheckpointError(
                 f"{path} holds {pickles[0]}, a pickle that could run code; only safetensors is loaded"
             )
-        with (path / "model.safetensors").open("rb") as file:
-            if file.read(4).startswith(_PICKLE_STARTS):
+        with (path / "model.safetensors").open("rb") as weights:
+            if weights.read(4).startswith(_PICKLE_STARTS):
                 raise CheckpointError(f"{path / 'model.safetensors'} is a pickle that could run code; it is not loaded")
         try:
             return cls(path, Meta.model_validate_json((path / "meta.json").read_bytes()))
@@ -121,8 +121,8 @@ def save_checkpoint(path: Path, model: PreTrainedModel, tokenizer: PreTrainedTok
 def _own_tensors(model: PreTrainedModel) -> dict[str, Tensor]:
     """The model's tensors without second names of tied ones.
 
-    safetensors' own ``save_model`` notes those names in a header whose order changes from run to run, and a checkpoint's
-    bytes must not.
+    safetensors' own ``save_model`` notes those names in a header whose order changes from run to run, and the bytes
+    of a checkpoint must not.
     """
     tensors: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict().items():

@@ -46,7 +46,8 @@ class CompactConfig(PreTrainedConfig):
     ) -> None:
         if d_model % (2 * num_heads) or stem_width % 2 == 0:
             raise ValueError(
-                f"d_model = {d_model} must be a multiple of twice num_heads = {num_heads}, and stem_width = {stem_width} odd"
+                f"d_model = {d_model} must be a multiple of twice num_heads = {num_heads}, "
+                f"and stem_width = {stem_width} must be odd"
             )
         self.vocab_size, self.d_model, self.d_ff, self.num_heads = vocab_size, d_model, d_ff, num_heads
         self.encoder_layers, self.decoder_layers = encoder_layers, decoder_layers

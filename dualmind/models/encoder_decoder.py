@@ -260,6 +260,7 @@ class CompactForConditionalGeneration(CompactPreTrainedModel, GenerationMixin):
         bias = hide(mask, states.dtype)
         x = embeddings
         for layer in self.layers:
+            assert isinstance(layer, DecoderLayer)
             x = layer.alone(x, states, bias)
         return self.norm(x)
 
@@ -274,7 +275,7 @@ class CompactForConditionalGeneration(CompactPreTrainedModel, GenerationMixin):
         use_cache: bool | None = None,
         **_: Any,
     ) -> Seq2SeqLMOutput:
-        """Next-word logits (B, T, vocab_size), and the cross-entropy where ``labels`` (B, T) are given (-100: ignored)."""
+        """Next-word logits (B, T, vocab_size); with ``labels`` (B, T; -100 is skipped) also the cross-entropy."""
         if encoder_outputs is None:
             encoder_outputs = self.encoder(input_ids, attention_mask)
         if decoder_input_ids is None:

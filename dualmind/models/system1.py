@@ -56,7 +56,8 @@ class System1:
         self.model, self.tokenizer = model, tokenizer
         if self.num_parameters >= MAX_PARAMETERS:
             raise CheckpointError(
-                f"System 1 has {self.num_parameters:,} parameters, at least {MAX_PARAMETERS:,}; choose a smaller checkpoint"
+                f"System 1 has {self.num_parameters:,} parameters, not under "
+                f"{MAX_PARAMETERS:,}; choose a smaller checkpoint"
             )
         self.scorer = CommandScorer(model)
         self._command_ids = WordIds(tokenizer)
@@ -128,6 +129,7 @@ def _load_published(checkpoint: str) -> tuple[PreTrainedModel, PreTrainedTokeniz
         return model, AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)
     except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"pretrain.system1.model.checkpoint = {checkpoint!r} cannot be loaded from this machine ({str(error)[:300]}); "
+            f"pretrain.system1.model.checkpoint = {checkpoint!r} cannot be loaded from this machine "
+            f"({str(error)[:300]}); "
             "download it beforehand, with safetensors weights, and give its folder"
         ) from error

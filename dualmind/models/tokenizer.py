@@ -9,6 +9,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+_ROLES = ("pad_token", "bos_token", "eos_token", "unk_token")
 _NUMBERS = [str(n) for n in range(100)]  # so that a number not seen in training is not unknown
 
 
@@ -17,12 +18,10 @@ def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     words = {word for text in texts for word in text.split()}
     words.update(_NUMBERS)
     vocabulary = {word: index for index, word in enumerate([*SPECIAL, *sorted(words - set(SPECIAL))])}
-    backend = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
+    backend = Tokenizer(WordLevel(vocabulary, unk_token=SPECIAL[3]))
     backend.pre_tokenizer = WhitespaceSplit()
     backend.post_processor = TemplateProcessing(single="$A </s>", special_tokens=[("</s>", vocabulary["</s>"])])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>"
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **dict(zip(_ROLES, SPECIAL, strict=True)))
 
 
 class WordIds:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.testing.utilities import prefect_test_harness
 
 from dualmind.errors import PipelineError
 from flows.training import training  # before prefect itself, so that its settings are ours
-from prefect.client.orchestration import get_client
-from prefect.testing.utilities import prefect_test_harness
 from tests.tasks.pipelines import make_project
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # Prefect's own

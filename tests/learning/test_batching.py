@@ -39,7 +39,7 @@ def test_a_batch_holds_the_words_and_the_choice_of_its_rows() -> None:
         assert system1.tokenizer.decode(ids) == f"{row.prompt} </s>"
         assert int(batch.command_mask[position].sum()) == len(row.candidates)
         chosen = int(batch.commands[position, targets[position]])
-        end = batch.command_offsets.tolist() + [len(batch.command_tokens)]
+        end = [*batch.command_offsets.tolist(), len(batch.command_tokens)]
         assert system1.tokenizer.decode(batch.command_tokens[end[chosen] : end[chosen + 1]]) == row.target
 
 

@@ -71,7 +71,7 @@ def test_two_processes_learn_what_one_does(tmp_path: Path) -> None:
     script = tmp_path / "two.py"
     script.write_text(_TWO)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_addr=127.0.0.1"]
-    environment = {**os.environ, "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     done = subprocess.run(
         [*command, "--master_port=0", "--rdzv_backend=c10d", "--rdzv_endpoint=127.0.0.1:0", str(script), str(tmp_path)],
         env=environment, capture_output=True, text=True, check=False, timeout=200,

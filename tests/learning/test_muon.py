@@ -10,7 +10,7 @@ from dualmind.models.encoder_decoder import CompactForConditionalGeneration
 
 @pytest.mark.parametrize("shape", [(16, 16), (48, 16), (16, 48)])
 def test_muon_follows_the_one_of_torch(shape: tuple[int, int]) -> None:
-    """torch orthogonalises in bfloat16 (8 bits of mantissa), so steps agree to a few per cent of their size."""
+    """Torch orthogonalises in bfloat16 (8 bits of mantissa), so steps agree to a few per cent of their size."""
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(shape, generator=generator)
     ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())

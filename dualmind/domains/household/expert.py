@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dualmind.domains.household.belief import CLOSED, NEW, SEEN, Belief
+from dualmind.domains.household.belief import CLOSED, SEEN, Belief
 from dualmind.domains.household.game import Game, Goal
 
 _TREAT = {"clean": ("clean", "sinkbasin"), "hot": ("heat", "microwave"), "cool": ("cool", "fridge")}
@@ -167,4 +167,4 @@ def _near(belief: Belief) -> list[str]:
 
 
 def _kind(thing: str) -> str:
-    return thing.split()[0]
+    return thing.split(maxsplit=1)[0]

@@ -159,7 +159,7 @@ def _things(
 
 
 def _thing(rng: np.random.Generator, kind: str, place: Receptacle) -> Thing:
-    flags = cast(list[Flag], _tables()["flags"][kind])
+    flags = cast("list[Flag]", _tables()["flags"][kind])
     return Thing(_identifier(rng, kind), kind, place.location, (place.id,), None, tuple(f for f in FLAGS if f in flags))
 
 

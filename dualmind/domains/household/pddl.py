@@ -35,8 +35,8 @@ def parse_problem(text: str, *, name: str, split: Split, layout: str, goal_text:
     """
     sections = _sections(text.lower(), name)
     facts = _facts(sections["init"], name)
-    location = dict(facts["receptacleatlocation"])
-    types = dict(facts["receptacletype"])
+    location = _pairs(facts["receptacleatlocation"])
+    types = _pairs(facts["receptacletype"])
     openable = {r for (r,) in facts["openable"]}
     if opened := facts["opened"]:
         raise GameError(f"game {name}: {opened[0][0]} is open at the start, which no official game has")
@@ -145,7 +145,7 @@ def _parse(text: str, name: str) -> _Tree:
     return stack[0][0]
 
 
-_ARITY = {
+_ARITY: dict[str, int] = {
     "receptacletype": 2, "receptacleatlocation": 2, "objecttype": 2, "objectatlocation": 2, "inreceptacle": 2,
     "inreceptacleobject": 2, "cancontain": 2, "atlocation": 2, "openable": 1, "opened": 1, **dict.fromkeys(FLAGS, 1),
 }  # fmt: skip
@@ -168,8 +168,8 @@ def _facts(section: _Tree, name: str) -> dict[str, list[tuple[str, ...]]]:
 
 
 def _things(facts: dict[str, list[tuple[str, ...]]], places: set[str]) -> tuple[Thing, ...]:
-    location = dict(facts["objectatlocation"])
-    types = dict(facts["objecttype"])
+    location = _pairs(facts["objectatlocation"])
+    types = _pairs(facts["objecttype"])
     inside: dict[str, list[str]] = {}
     within: dict[str, list[str]] = {}
     for thing, place in facts["inreceptacle"]:
@@ -179,7 +179,7 @@ def _things(facts: dict[str, list[tuple[str, ...]]], places: set[str]) -> tuple[
         within.setdefault(thing, []).append(outer)
     flagged = {flag: {thing for (thing,) in facts[flag]} for flag in FLAGS}
     # a thing without a type counts too: the numbers in the names go by all things of the start facts
-    named = set().union(types, location, inside, within, *flagged.values())
+    named: set[str] = set().union(types, location, inside, within, *flagged.values())
     return tuple(
         Thing(
             id=thing,
@@ -191,6 +191,11 @@ def _things(facts: dict[str, list[tuple[str, ...]]], places: set[str]) -> tuple[
         )
         for thing in sorted(named)
     )
+
+
+def _pairs(rows: list[tuple[str, ...]]) -> dict[str, str]:
+    """Facts of two arguments as a mapping; the last one counts where the first argument repeats."""
+    return {first: second for first, second in rows}  # noqa: C416  # rows are tuples of any length to a type checker
 
 
 def _can_contain(pairs: list[tuple[str, ...]]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -20,7 +20,7 @@ _RARE = 0.005  # things in fewer of a room kind's games are left out
 
 
 def room_kind(layout: str) -> str:
-    """Kind of room by AI2-THOR's number: kitchens to 30, living rooms 201 to 230, bedrooms 301 to 330, bathrooms above."""
+    """Kind of room by AI2-THOR's number: kitchens from 1, living rooms from 201, bedrooms from 301, bathrooms 401."""
     return next(kind for limit, kind in _ROOM_KINDS if int(layout) < limit)
 
 

@@ -132,7 +132,8 @@ def solution(game: Game) -> list[str]:
     from dualmind.domains.household.expert import LocationPrior, Searcher
 
     engine, searcher = HouseholdEngine(game), Searcher(game.goal, LocationPrior.learn([game]))
-    belief, done, commands = Belief(engine.reset()), False, []
+    commands: list[str] = []
+    belief, done = Belief(engine.reset()), False
     while not done and len(commands) < 60:
         commands.append(searcher.choose(belief, engine.admissible_commands()).command)
         observation, _, done = engine.step(commands[-1])

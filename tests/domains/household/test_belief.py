@@ -28,8 +28,8 @@ def test_prompt_and_candidates_read_as_designed() -> None:
     belief.update("take fork 1 from sinkbasin 1", "You pick up the fork 1 from the sinkbasin 1.")
     belief.update("clean fork 1 with sinkbasin 1", "You clean the fork 1 using the sinkbasin 1.")
     assert belief.prompt() == (
-        "goal : clean some fork and put it in cabinet . | hold : * fork 1 clean | here : sinkbasin 1 seen | last : clean : "
-        "you clean the * fork 1 using the sinkbasin 1 . | known : * fork 2 in * cabinet 2"
+        "goal : clean some fork and put it in cabinet . | hold : * fork 1 clean | here : sinkbasin 1 seen | last : "
+        "clean : you clean the * fork 1 using the sinkbasin 1 . | known : * fork 2 in * cabinet 2"
     )
     assert belief.candidates(["go to cabinet 1", "go to cabinet 2", "move fork 1 to sinkbasin 1", "look"]) == (
         "go to * cabinet 1 new",
@@ -104,5 +104,6 @@ def test_nothing_that_was_not_seen_is_in_a_prompt(game: Game, seed: int) -> None
     _, info = twin.reset()
     replayed = [(info["prompt"], info["candidates"])]
     for command in commands:
-        replayed.append((lambda i: (i["prompt"], i["candidates"]))(twin.step(command)[4]))
+        info = twin.step(command)[4]
+        replayed.append((info["prompt"], info["candidates"]))  # the loop says it more plainly
     assert replayed == seen_texts

@@ -46,8 +46,8 @@ def test_a_problem_that_is_cut_short_is_refused(length: int) -> None:
         (lambda text: text.replace("(:init", "(:init (flies agent1)"), "flies agent1"),
         (lambda text: text.replace("(:init", "(:init (openable a b)"), "openable a b"),
         (lambda text: re.sub(r"\(atLocation agent1 \S+\)", "", text), "one atLocation"),
-        (lambda text: re.sub(r"(\(:goal.*?)objectType \?o1 \w+", r"\1objectType ?o1 dragontype", text, flags=re.S), "dragon"),
-        (lambda text: re.sub(r"(\(:goal.*?)receptacleType \?r \w+", r"\1receptacleType ?r lairtype", text, flags=re.S), "lair"),
+        (lambda text: re.sub(r"(?s)(\(:goal.*?)objectType \?o1 \w+", r"\1objectType ?o1 dragontype", text), "dragon"),
+        (lambda text: re.sub(r"(?s)(\(:goal.*?)receptacleType \?r \w+", r"\1receptacleType ?r lairtype", text), "lair"),
     ],
 )  # fmt: skip
 def test_a_broken_problem_is_refused_with_its_name_and_what_is_wrong(change: object, message: str) -> None:

@@ -89,7 +89,7 @@ def test_a_truncated_archive_is_refused(tmp_path: Path, keep: int) -> None:
 def test_a_missing_path_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(GameError, match="nothing is at"):
         load_games(tmp_path / "missing", {"train": 1})
-    with pytest.raises(GameError, match="no game.tw-pddl below it"):
+    with pytest.raises(GameError, match=r"no game\.tw-pddl below it"):
         load_games(tmp_path, {"train": 1})
 
 
