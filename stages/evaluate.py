@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from dualmind.data.decisions import read_decisions
 from dualmind.data.problems import read_problems
-from dualmind.data.validation import ValidatedDataset, open_validated
+from dualmind.data.validation import Receipt, ValidatedDataset, open_validated
 from dualmind.domains.household.domain import HOPS
 from dualmind.domains.household.engine import HouseholdEngine
 from dualmind.domains.household.game import Game
 from dualmind.evaluation.latency import latency, throughput
-from dualmind.evaluation.metrics import success
+from dualmind.evaluation.metrics import CommandAccuracy, MeanSteps, measure, success
 from dualmind.evaluation.playing import Mode, Outcome, play
 from dualmind.evaluation.report import Sample, Timing, render_report
 from dualmind.models.checkpoint import describe
@@ -60,13 +60,15 @@ def evaluate(
         outcomes = {mode: _play(system1, games, mode, params, run, split) for mode in MODES}
         splits[split] = {mode: _measure(own, params.max_steps) for mode, own in outcomes.items()}
         samples += _samples(games, outcomes["greedy"], split)
-    metrics = {"splits": splits, "size": describe(system1.model)}
+    agreement = _agreement(system1, decisions, params.batch_size)
+    metrics = {"splits": splits, "agreement": agreement, "size": describe(system1.model)}
     write_json(out / "metrics.json", metrics)
     write_json(out / "plots" / "success.json", _plot_rows(splits))
     timing = _time(system1, decisions, params, run)
     write_json(out / "timing.json", asdict(timing))
     training, data = _read("artifacts/pretrain/system1.json"), _read("artifacts/prepare/household/summary.json")
-    write_text(out / "report.html", render_report(metrics, timing, training, data, samples))
+    receipts = [Receipt.read(dataset.receipt) for dataset in (decisions, problems)]
+    write_text(out / "report.html", render_report(metrics, timing, training, data, samples, receipts=receipts))
     return metrics
 
 
@@ -88,11 +90,22 @@ def _measure(outcomes: Sequence[Outcome], max_steps: int) -> dict[str, Any]:
     steps = np.array([outcome.steps if outcome.success else max_steps + 1 for outcome in outcomes])
     return {
         **success([outcome.success for outcome in outcomes]),
-        "mean_steps": float(np.mean([outcome.steps for outcome in outcomes])),
+        "steps": measure(MeanSteps, predictions=[o.steps for o in outcomes], rng=np.random.default_rng(0)),
         "by_task_type": {task: success(won) for task, won in sorted(by_task.items())},
         "by_hops": {hops: success(won) for hops, won in sorted(by_hops.items())},
         "within_steps": [[limit, float(np.mean(steps <= limit))] for limit in range(1, max_steps + 1)],
     }
+
+
+def _agreement(system1: System1, decisions: ValidatedDataset, batch_size: int) -> dict[str, Any]:
+    """How often the best command is the expert's, on validation decisions."""
+    rows = read_decisions(decisions, "valid_train")
+    best = []
+    for start in range(0, len(rows), batch_size):
+        batch = rows[start : start + batch_size]
+        scores = system1.score([row.prompt for row in batch], [row.candidates for row in batch])
+        best += [row.candidates[int(own.argmax())] for row, own in zip(batch, scores, strict=True)]
+    return measure(CommandAccuracy, predictions=best, references=[row.target for row in rows])
 
 
 def _plot_rows(splits: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:

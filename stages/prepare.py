@@ -63,7 +63,7 @@ def prepare(params: PrepareParams, household: HouseholdParams, out: Path) -> Non
     prior = LocationPrior.learn(game for game in games if game.split == "train")
     domain = Household(games, prior)
     problems = [as_problem(game) for game in games]
-    decisions, lost = _demonstrate(domain, [p for split in DEMONSTRATED for p in domain.problems(split)])
+    decisions, lost = demonstrate(domain, [p for split in DEMONSTRATED for p in domain.problems(split)])
     num_shown = sum(p.split in DEMONSTRATED for p in problems)
     success = 1 - len(lost) / num_shown
     if success < params.min_success:
@@ -84,7 +84,7 @@ def _games(household: HouseholdParams) -> list[Game]:
     return load_games(household.games, counts)
 
 
-def _demonstrate(domain: Household, problems: Sequence[Problem]) -> tuple[list[DecisionRow], list[str]]:
+def demonstrate(domain: Household, problems: Sequence[Problem]) -> tuple[list[DecisionRow], list[str]]:
     """Decisions of the expert on each problem that it wins, and the ids of those that it loses."""
     rows: list[DecisionRow] = []
     lost: list[str] = []

@@ -39,13 +39,13 @@ def pretrain(params: PretrainParams, run: RunParams, decisions: ValidatedDataset
     """
     torch.set_num_threads(run.threads)
     train, valid = read_decisions(decisions, "train"), read_decisions(decisions, "valid_train")
-    system1 = System1.build(params.model, _texts(train), run.seed)
+    system1 = System1.build(params.model, texts(train), run.seed)
     report = clone(
         system1,
         TokenizedDecisions.of(train, system1),
         TokenizedDecisions.of(valid, system1),
         params.cloning,
-        renameable=_renameable(train, system1),
+        renameable=renameable(train, system1),
         seed=run.seed,
     )
     meta = Meta(
@@ -64,11 +64,12 @@ def pretrain(params: PretrainParams, run: RunParams, decisions: ValidatedDataset
     return Checkpoint.open(out)
 
 
-def _texts(rows: list[DecisionRow]) -> list[str]:
+def texts(rows: list[DecisionRow]) -> list[str]:
+    """All text that a model reads of these decisions, for a vocabulary."""
     return [text for row in rows for text in (row.prompt, *row.candidates)]
 
 
-def _renameable(rows: list[DecisionRow], system1: System1) -> frozenset[int]:
+def renameable(rows: list[DecisionRow], system1: System1) -> frozenset[int]:
     """Ids of words for things that can be taken; words that are unknown or of several tokens stay as they are."""
     words = sorted(object_words(candidate for row in rows for candidate in row.candidates))
     ids = system1.command_ids(words)

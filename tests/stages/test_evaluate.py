@@ -54,7 +54,9 @@ def test_metrics_add_up_and_are_the_same_again(project: Path, monkeypatch: pytes
             assert results["num_games"] == 6 == sum(r["num_games"] for r in results["by_task_type"].values())
             assert results["within_steps"][-1][1] == pytest.approx(results["success_rate"])
             assert results["low"] <= results["success_rate"] <= results["high"]
-            assert 1 <= results["mean_steps"] <= 10
+            assert 1 <= results["steps"]["mean_steps"] <= 10
+    trained = json.loads((project / "artifacts/pretrain/system1.json").read_text())
+    assert metrics["agreement"]["accuracy"] == pytest.approx(trained["valid_accuracy"])
 
 
 def test_report_stands_alone(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
