@@ -1,7 +1,8 @@
 """Success on real ALFWorld games that were never used in training or in any choice, by number of demonstrations.
 
 System 1 is cloned from the searcher's decisions on 50, 200 and 1,000 real training games, and on generated games
-alone; then it plays all of ``valid_unseen``, greedy and sampled. Every choice (model, steps, rates) was made on ``valid_train``.
+alone; then it plays all of ``valid_unseen``, greedy and sampled. Every choice (model, steps, rates) was made on
+``valid_train``.
 
     python -m benchmarks.household_success GAMES [--seeds 3] [--only 50]
 """
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from benchmarks.results_file import Row, write_rows
 from dualmind.data.decisions import DecisionRow
@@ -92,8 +94,7 @@ def measure(setting: str, path: Path, seeds: int) -> list[Row]:
 
 
 def _row(
-    setting: str, mode: str, won: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]", target: float, spent: int, seeds: int,
-    minutes: float,
+    setting: str, mode: str, won: NDArray[np.bool_], target: float, spent: int, seeds: int, minutes: float
 ) -> Row:  # fmt: skip
     """Mean over seeds; the interval resamples games (all seeds of a game together, since they share its difficulty)."""
     found = bootstrap_mean(won.mean(axis=0).tolist(), np.random.default_rng(0))  # over (games,)
