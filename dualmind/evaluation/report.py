@@ -103,7 +103,10 @@ def _split_details(split: str, results: Mapping[str, Any]) -> str:
     tasks = [_bar(_TASKS.get(task, task), result) for task, result in sorted(greedy["by_task_type"].items())]
     hops = [_bar(f"{hops} sub-goals", result) for hops, result in sorted(greedy["by_hops"].items(), key=_number)]
     within = [(mode, [(float(limit), share) for limit, share in r["within_steps"]]) for mode, r in results.items()]
-    steps = [[mode, f"{result['mean_steps']:.1f}"] for mode, result in results.items()]
+    steps = [
+        [mode, f"{own['mean_steps']:.1f}", f"{own['low']:.1f} to {own['high']:.1f}"]
+        for mode, own in ((mode, result["steps"]) for mode, result in results.items())
+    ]
     return f"<h2>{escape(_words(split))}, in detail</h2>" + _columns(
         f"<h3>By task type, greedy</h3>{bars(tasks)}",
         f"<h3>By number of sub-goals, greedy</h3>{bars(hops)}",

@@ -52,7 +52,7 @@ def result(won: int, games: int) -> dict[str, Any]:
 def mode(loss: int) -> dict[str, Any]:
     return {
         **result(124 - loss, 134),
-        "mean_steps": 11.3 + loss,
+        "steps": {"mean_steps": 11.3 + loss, "low": 10.1 + loss, "high": 12.4 + loss, "num_games": 140},
         "by_task_type": {task: result(*counts) for task, counts in TASKS.items()},
         "by_hops": {hops: result(*counts) for hops, counts in HOPS.items()},
         "within_steps": [[limit, (124 - loss) / 134 * (1 - 0.85**limit)] for limit in range(1, 51)],
