@@ -111,7 +111,7 @@ def _split_details(split: str, results: Mapping[str, Any]) -> str:
         f"<h3>By task type, greedy</h3>{bars(tasks)}",
         f"<h3>By number of sub-goals, greedy</h3>{bars(hops)}",
         f"<h3>Won within so many commands</h3>{lines(within, 'commands', 'share of games')}",
-        f"<h3>Commands a game</h3>{table(['choice', 'mean'], steps, numbers=1)}",
+        f"<h3>Commands a game</h3>{table(['choice', 'mean', '95 % interval'], steps, numbers=2)}",
     )
 
 
