@@ -1,8 +1,8 @@
 """Steps per second of the household engine, beside ALFWorld's own engine on the same games and commands.
 
 A step is a command and the admissible commands after it. Loading and resetting are not counted, which favours the stock
-engine: it takes seconds for each. Both are timed in CPU seconds of one process, so other load on the machine does not
-count; the games are played by random walks that our engine makes first, one of each (seed, game).
+engine: it takes seconds for each. Every game has a random walk of its own, which both engines play one after the other
+in one process, timed in its CPU seconds: whatever else loads the machine then weighs on both alike.
 """
 
 import argparse
@@ -27,10 +27,9 @@ from dualmind.evaluation.intervals import Interval, bootstrap_mean
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL_GAMES = ROOT / "../shared/data/alfworld/games.jsonl.xz"
-SEEDS = 5
-GAMES_PER_SEED = 3
+NUM_GAMES = 15
 STEPS_PER_GAME = 30
-REPEATS = 300  # of each walk by our engine: one takes under a millisecond, which no clock measures well
+REPEATS = 300  # of each walk by our engine: one takes about a millisecond, too short to time
 TARGET_STEPS_PER_S = 20_000.0
 TARGET_RATIO = 1_000.0
 
@@ -66,27 +65,33 @@ def steps_per_s(engine: Engine, commands: list[str], repeats: int) -> float:
     return repeats * len(commands) / seconds
 
 
-def stock_rates(python: str, plays: list[tuple[Game, list[str]]]) -> list[float] | None:
-    """The stock engine's rate on each play, by an interpreter that has it; None where it has not."""
-    if subprocess.run([python, "-c", "import alfworld, textworld"], capture_output=True, check=False).returncode != 0:
-        return None
+def has_stock_engine(python: str) -> bool:
+    """Can this interpreter play with ALFWorld's engine?"""
+    command = [python, "-c", "import alfworld, fast_downward, textworld"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def rates_under(python: str, games: list[Game]) -> list[tuple[float, float]]:
+    """Both engines' rates on each game, ours first, measured by an interpreter that has both."""
     with tempfile.TemporaryDirectory() as folder:
-        given, found = Path(folder) / "plays.json", Path(folder) / "rates.json"
-        given.write_text(json.dumps([[to_pddl(game), game.goal_text, commands] for game, commands in plays]))
+        given, found = Path(folder) / "games.jsonl", Path(folder) / "rates.json"
+        given.write_text("\n".join(game.to_json() for game in games))
         worker = [python, "-W", "ignore", "-m", "benchmarks.engine_speed", "--worker", str(given), str(found)]
         subprocess.run(worker, check=True, cwd=ROOT, stdout=sys.stderr)
-        rates: list[float] = json.loads(found.read_text())
-    return rates
+        return [(ours, stock) for ours, stock in json.loads(found.read_text())]
 
 
 def work(given: Path, found: Path) -> None:
-    """Play with the stock engine; runs under the interpreter that has it."""
+    """Measure both engines; runs under the interpreter that has them."""
     from tests.domains.household.stock import StockEngine
 
-    plays, rates = json.loads(given.read_text()), []
-    for number, (problem, goal_text, commands) in enumerate(plays, start=1):
-        rates.append(steps_per_s(StockEngine(problem, goal_text), commands, repeats=1))
-        print(f"stock engine, game {number} of {len(plays)}: {rates[-1]:.1f} steps/s", flush=True)
+    games, rates = [Game.from_json(line) for line in given.read_text().splitlines()], []
+    for seed, game in enumerate(games):
+        commands = walk(game, seed)
+        ours = steps_per_s(HouseholdEngine(game), commands, REPEATS)
+        stock = steps_per_s(StockEngine(to_pddl(game), game.goal_text), commands, repeats=1)
+        rates.append((ours, stock))
+        print(f"game {seed + 1} of {len(games)}: ours {ours:,.0f}, stock {stock:.1f} steps/s", flush=True)
     found.write_text(json.dumps(rates))
 
 
@@ -99,56 +104,48 @@ def main() -> None:
     if arguments.worker:
         work(*arguments.worker)
         return
-    start, number = time.monotonic(), SEEDS * GAMES_PER_SEED
+    start = time.monotonic()
     real = REAL_GAMES.is_file()
-    games = load_games(REAL_GAMES, {"train": number}) if real else generate_games({"train": number}, seed=0)
-    plays = [(game, walk(game, seed)) for seed, game in enumerate(games)]
-    ours = [steps_per_s(HouseholdEngine(game), commands, REPEATS) for game, commands in plays]
-    print(f"our engine: {np.mean(ours):,.0f} steps/s", file=sys.stderr, flush=True)
-    stock = stock_rates(arguments.alfworld_python, plays)
+    games = load_games(REAL_GAMES, {"train": NUM_GAMES}) if real else generate_games({"train": NUM_GAMES}, seed=0)
+    if has_stock_engine(arguments.alfworld_python):
+        both = rates_under(arguments.alfworld_python, games)
+        ours, stock = [a for a, _ in both], [b for _, b in both]
+    else:
+        ours, stock = [steps_per_s(HouseholdEngine(g), walk(g, seed), REPEATS) for seed, g in enumerate(games)], []
     minutes = (time.monotonic() - start) / 60
-    path = write_rows("engine_speed", rows(ours, stock, "real" if real else "generated", minutes))
-    print(path.read_text())
+    print(write_rows("engine_speed", rows(ours, stock, "real" if real else "generated", minutes)).read_text())
 
 
-def rows(ours: list[float], stock: list[float] | None, kind: str, minutes: float) -> list[Row]:
-    """Both claims; without the stock engine the second one is reported as not measured."""
+def rows(ours: list[float], stock: list[float], kind: str, minutes: float) -> list[Row]:
+    """Both claims; without the stock engine's rates the second one is reported as not measured."""
     rng = np.random.default_rng(0)
     speed, ratio = bootstrap_mean(ours, rng), None
-    baseline = "not measured: the interpreter has no alfworld; give one by --alfworld-python"
-    if stock is not None:
+    baseline = "not measured: the interpreter has no alfworld; give one that has by --alfworld-python"
+    if stock:
         theirs = bootstrap_mean(stock, rng)
         ratio = bootstrap_mean([a / b for a, b in zip(ours, stock, strict=True)], rng)
         baseline = f"stock engine, {theirs.value:.1f} steps/s ({theirs.low:.1f} to {theirs.high:.1f}), same walks"
-    where = f"{len(ours)} {kind} games, admissible commands included"
-    return [
-        _row(f"household engine, {where}", "steps/s", speed, TARGET_STEPS_PER_S, baseline=baseline, minutes=minutes),
-        _row(
-            f"household engine against the stock engine, {where}",
-            "times",
-            ratio,
-            TARGET_RATIO,
+
+    def row(claim: str, unit: str, found: Interval | None, target: float) -> Row:
+        return Row(
+            claim=f"{claim}, {len(ours)} {kind} games, admissible commands included",
+            unit=unit,
+            value=None if found is None else found.value,
+            low=None if found is None else found.low,
+            high=None if found is None else found.high,
+            target=target,
+            reached=None if found is None else found.low >= target,
             baseline=baseline,
+            seeds=len(ours),
+            command="python -m benchmarks.engine_speed --alfworld-python PYTHON",
+            threads=1,
             minutes=minutes,
-        ),
+        )
+
+    return [
+        row("household engine", "steps/s", speed, TARGET_STEPS_PER_S),
+        row("household engine against the stock engine", "times", ratio, TARGET_RATIO),
     ]
-
-
-def _row(claim: str, unit: str, found: Interval | None, target: float, *, baseline: str, minutes: float) -> Row:
-    return Row(
-        claim=claim,
-        unit=unit,
-        value=None if found is None else found.value,
-        low=None if found is None else found.low,
-        high=None if found is None else found.high,
-        target=target,
-        reached=None if found is None else found.low >= target,
-        baseline=baseline,
-        seeds=SEEDS,
-        command="python -m benchmarks.engine_speed --alfworld-python PYTHON",
-        threads=1,
-        minutes=minutes,
-    )
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class ForTrainer(nn.Module):
 
 def ours(system1: System1, decisions: TokenizedDecisions, params: CloningParams) -> float:
     """Decisions per second of our loop."""
-    few = TokenizedDecisions(decisions.prompts[:8], decisions.commands[:8], decisions.targets[:8], decisions.pad)
+    few = TokenizedDecisions(decisions.prompts[:8], decisions.commands[:8], decisions.accepted[:8], decisions.pad)
     start = time.perf_counter()
     clone(system1, decisions, few, params, renameable=frozenset(), seed=0)
     return STEPS * BATCH / (time.perf_counter() - start)

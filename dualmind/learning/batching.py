@@ -1,6 +1,6 @@
 """Decisions as token ids, and the order in which they are learnt."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,18 +21,28 @@ class TokenizedDecisions:
 
     prompts: list[NDArray[np.int64]]
     commands: list[list[tuple[int, ...]]]
-    targets: NDArray[np.int64]  # (N,), index of the chosen command
+    accepted: list[NDArray[np.int64]]  # of each decision, indices of the commands that are right
     pad: int
 
     @classmethod
-    def of(cls, rows: Sequence[DecisionRow], system1: System1) -> "TokenizedDecisions":
-        """Tokenise rows that have candidates."""
+    def of(
+        cls, rows: Sequence[DecisionRow], system1: System1, same: Callable[[str], str] = str
+    ) -> "TokenizedDecisions":
+        """Tokenise rows that have candidates.
+
+        Args:
+            rows: the decisions.
+            system1: whose tokenizer is used.
+            same: gives one text for commands that are as good as each other; all of those like the target are right.
+        """
         pad = system1.tokenizer.pad_token_id
         assert isinstance(pad, int)
         return cls(
             prompts=system1.prompt_ids([row.prompt for row in rows]),
             commands=[system1.command_ids(row.candidates) for row in rows],
-            targets=np.array([row.candidates.index(row.target) for row in rows], dtype=np.int64),
+            accepted=[
+                np.array([i for i, own in enumerate(row.candidates) if same(own) == same(row.target)]) for row in rows
+            ],
             pad=pad,
         )
 
@@ -40,13 +50,17 @@ class TokenizedDecisions:
         return len(self.prompts)
 
     def batch(self, indices: Sequence[int], renaming: Renaming | None = None) -> tuple[ScoringBatch, torch.Tensor]:
-        """One padded batch and its targets (B,); ``renaming`` changes words per decision."""
+        """One padded batch and which commands are right (B, C); ``renaming`` changes words per decision."""
         prompts = [self.prompts[i] for i in indices]
         commands: list[Sequence[tuple[int, ...]]] = [self.commands[i] for i in indices]
         if renaming is not None:
             pairs = [renaming(prompt, own) for prompt, own in zip(prompts, commands, strict=True)]
             prompts, commands = [p for p, _ in pairs], [c for _, c in pairs]
-        return collate(prompts, commands, self.pad), torch.from_numpy(self.targets[np.asarray(indices)])
+        batch = collate(prompts, commands, self.pad)
+        right = torch.zeros_like(batch.command_mask)
+        for row, index in enumerate(indices):
+            right[row, self.accepted[index]] = True
+        return batch, right
 
 
 def batches(

@@ -1,4 +1,7 @@
-"""Behaviour cloning: cross-entropy of the expert's command among the admissible ones (Pomerleau 1991)."""
+"""Behaviour cloning: cross-entropy of the expert's command among the admissible ones (Pomerleau 1991).
+
+Where commands are as good as each other, any of them is right.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -8,11 +11,11 @@ import torch
 from accelerate import Accelerator
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
-from torch.nn import functional as F
 
 from dualmind.learning.augment import Renaming
 from dualmind.learning.batching import TokenizedDecisions, batches
 from dualmind.learning.optim import build_optimizers, learning_rate
+from dualmind.models.scoring import HIDDEN
 from dualmind.models.system1 import System1
 from dualmind.progress import Progress
 
@@ -42,12 +45,17 @@ class CloningReport:
 
     curve: list[tuple[int, float]]  # (step, mean loss over the last steps), nats
     valid_loss: float
-    valid_accuracy: float  # share of validation decisions in which the best command is the expert's
+    valid_accuracy: float  # share of validation decisions in which the best command is right
 
 
-def command_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy of logits (B, C) against chosen commands (B,), in nats."""
-    return F.cross_entropy(logits, targets)
+def command_loss(logits: Tensor, right: Tensor) -> Tensor:
+    """Mean negative log-probability of choosing any right command, in nats: cross-entropy where only one is right.
+
+    Args:
+        logits: (B, C).
+        right: True for commands that are right, at least one in each row (B, C).
+    """
+    return (logits.logsumexp(-1) - logits.masked_fill(~right, HIDDEN).logsumexp(-1)).mean()
 
 
 def clone(
@@ -89,9 +97,9 @@ def clone(
         rate = learning_rate(step, params.steps, params.warmup_steps, params.final_lr_fraction)
         for optimizer, peak in zip(optimizers, peaks, strict=True):
             optimizer.param_groups[0]["lr"] = peak * rate
-        batch, targets = train.batch(indices[rank::world].tolist(), renaming)
+        batch, right = train.batch(indices[rank::world].tolist(), renaming)
         with accelerator.autocast():
-            loss = command_loss(scorer(batch.to(accelerator.device)), targets.to(accelerator.device))
+            loss = command_loss(scorer(batch.to(accelerator.device)), right.to(accelerator.device))
         accelerator.backward(loss)
         accelerator.clip_grad_norm_(scorer.parameters(), params.gradient_clip)
         for optimizer in optimizers:
@@ -110,11 +118,11 @@ def clone(
 @torch.inference_mode()
 def judge(system1: System1, decisions: TokenizedDecisions, batch_size: int = 256) -> tuple[float, float]:
     """Mean loss in nats, and accuracy of the best command, over decisions."""
-    losses, right = [], 0
+    losses, hits = [], 0
     order = np.argsort([len(prompt) for prompt in decisions.prompts], kind="stable")
     for start in range(0, len(order), batch_size):
-        batch, targets = decisions.batch(order[start : start + batch_size].tolist())
+        batch, right = decisions.batch(order[start : start + batch_size].tolist())
         logits = system1.scorer(batch.to(system1.model.device)).cpu()
-        losses.append(F.cross_entropy(logits, targets, reduction="sum"))
-        right += int((logits.argmax(-1) == targets).sum())
-    return float(torch.stack(losses).sum()) / len(order), right / len(order)
+        losses.append(command_loss(logits, right) * len(right))
+        hits += int(right.gather(1, logits.argmax(-1, keepdim=True)).sum())
+    return float(torch.stack(losses).sum()) / len(order), hits / len(order)

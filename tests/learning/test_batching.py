@@ -1,3 +1,4 @@
+import re
 from collections import Counter
 
 import numpy as np
@@ -6,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dualmind.domains.household.belief import interchangeable
 from dualmind.learning.augment import Renaming
 from dualmind.learning.batching import TokenizedDecisions, batches
 from tests.learning.demonstrations import demonstrations, small_system1
@@ -32,13 +34,14 @@ def test_batches_of_a_seed_are_the_same_and_hold_prompts_of_like_length() -> Non
 def test_a_batch_holds_the_words_and_the_choice_of_its_rows() -> None:
     rows, system1 = demonstrations(), small_system1()
     decisions = TokenizedDecisions.of(rows, system1)
-    batch, targets = decisions.batch([3, 0, 7])
+    batch, right = decisions.batch([3, 0, 7])
     for position, index in enumerate([3, 0, 7]):
         row = rows[index]
         ids = batch.prompt_ids[position][batch.prompt_mask[position].bool()]
         assert system1.tokenizer.decode(ids) == f"{row.prompt} </s>"
         assert int(batch.command_mask[position].sum()) == len(row.candidates)
-        chosen = int(batch.commands[position, targets[position]])
+        assert int(right[position].sum()) == 1
+        chosen = int(batch.commands[position, right[position]])
         end = [*batch.command_offsets.tolist(), len(batch.command_tokens)]
         assert system1.tokenizer.decode(batch.command_tokens[end[chosen] : end[chosen + 1]]) == row.target
 
@@ -67,3 +70,12 @@ def test_padding_changes_no_score() -> None:
     for row, scores in zip(rows[:20], together, strict=True):
         alone = system1.score([row.prompt], [row.candidates])[0]
         torch.testing.assert_close(alone, scores, atol=1e-5, rtol=1e-5)
+
+
+def test_commands_that_are_as_good_as_the_target_are_right_too() -> None:
+    rows = [row for row in demonstrations() if row.target.endswith(" new")]
+    decisions = TokenizedDecisions.of(rows, small_system1(), interchangeable)
+    assert sum(map(len, decisions.accepted)) > len(rows)
+    for row, accepted in zip(rows, decisions.accepted, strict=True):
+        kinds = {re.sub(r"\d+", "", row.candidates[i]) for i in accepted}
+        assert kinds == {re.sub(r"\d+", "", row.target)}

@@ -9,7 +9,7 @@ import torch
 from accelerate.state import AcceleratorState
 
 from dualmind.learning.batching import TokenizedDecisions
-from dualmind.learning.cloning import CloningParams, CloningReport, clone
+from dualmind.learning.cloning import CloningParams, CloningReport, clone, command_loss
 from dualmind.models.system1 import System1
 from tests.learning.demonstrations import demonstrations, small_system1
 
@@ -84,3 +84,13 @@ def test_two_processes_learn_what_one_does(tmp_path: Path) -> None:
     start = torch.cat([p.detach().flatten() for p in small_system1().model.parameters()])
     # sums in another order differ in the last bits, which training then grows
     assert (weights - ranks[0]).norm() < 0.05 * (weights - start).norm()
+
+
+def test_loss_is_cross_entropy_where_one_command_is_right_and_sums_over_several() -> None:
+    logits = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
+    one = torch.tensor([0, 5, 2, 2])
+    mask = torch.nn.functional.one_hot(one, 6).bool()
+    torch.testing.assert_close(command_loss(logits, mask), torch.nn.functional.cross_entropy(logits, one))
+    mask[:, 1] = True
+    expected = -logits.softmax(-1).masked_fill(~mask, 0.0).sum(-1).log().mean()
+    torch.testing.assert_close(command_loss(logits, mask), expected)

@@ -167,10 +167,12 @@ def _check_references(game: Game) -> None:
         raise GameError(f"game {game.id}: id {duplicates[0]!r} occurs twice; every entity needs an id of its own")
     if not game.receptacles:
         raise GameError(f"game {game.id} has no receptacle; there is nothing to go to")
-    places = {r.id for r in game.receptacles}
+    places, things = {r.id for r in game.receptacles}, {t.id for t in game.things}
     for thing in game.things:
-        if unknown := set(thing.inside) - places:
-            raise GameError(f"game {game.id}: {thing.id} is in {unknown.pop()!r}, which is no receptacle of the game")
+        if unknown := sorted(set(thing.inside) - places):
+            raise GameError(f"game {game.id}: {thing.id} is in {unknown[0]!r}, which is no receptacle of the game")
+        if unknown := sorted(set(thing.within or ()) - things):
+            raise GameError(f"game {game.id}: {thing.id} lies in {unknown[0]!r}, which is no object of the game")
     if any(r.location == game.agent_location for r in game.receptacles):
         raise GameError(f"game {game.id}: the agent starts at {game.agent_location!r}, where a receptacle stands")
 

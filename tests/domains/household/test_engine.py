@@ -1,6 +1,7 @@
 import json
 import lzma
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualmind.domains.household.engine import HouseholdEngine
-from dualmind.domains.household.game import TASK_TYPES, Game
+from dualmind.domains.household.game import TASK_TYPES, Game, Thing
 from dualmind.domains.household.generate import generate_games
 from tests.domains.household.stock import RECORDED, play
 
@@ -82,6 +83,31 @@ def test_a_copy_goes_its_own_way(game: Game, seed: int) -> None:
     for command in future:
         engine.step(command)
     assert engine.admissible_commands() == twin.admissible_commands()
+
+
+def test_an_object_shows_all_that_lies_in_it_but_not_itself() -> None:
+    game = next(g for g in GAMES if g.task_type == "pick_and_place_simple")
+    outer, other, inner = (t.id for t in game.things[:3])
+    flags = {outer: ("pickupable", "isreceptacleobject")}
+    within = {outer: (outer,), inner: (outer, other)}
+    things = [replace(t, flags=flags.get(t.id, ()), within=within.get(t.id)) for t in game.things]  # type: ignore[arg-type]  # plain strings
+    engine, name = HouseholdEngine(replace(game, things=tuple(things))), game.names()
+    engine.reset()
+    place = next(r for r in game.receptacles if r.id in game.things[0].inside)
+    for command in (f"go to {name[place.id]}", f"open {name[place.id]}", f"take {name[outer]} from {name[place.id]}"):
+        engine.step(command)
+    expected = f"This is a normal {name[outer]}. In it, you see a {name[inner]}."
+    assert engine.step(f"examine {name[outer]}")[0] == expected
+
+
+def test_a_thing_without_a_type_counts_in_the_numbers_of_names() -> None:
+    game = GAMES[0]
+    kind = game.things[0].type
+    before = max(int(name.split()[1]) for name in game.names().values() if name.split()[0] == kind)
+    cracked = Thing(f"{kind}_bar_zzz_cracked", "", None, (), None, ("pickupable",))
+    names = replace(game, things=tuple(sorted([*game.things, cracked], key=lambda t: t.id))).names()
+    assert names[cracked.id] == f"{kind} 1"
+    assert f"{kind} {before + 1}" in names.values()
 
 
 def test_reset_puts_everything_back() -> None:

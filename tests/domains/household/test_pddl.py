@@ -2,10 +2,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dualmind.domains.household.game import Game
+from dualmind.domains.household.game import FLAGS, Game
 from dualmind.domains.household.generate import generate_games
 from dualmind.domains.household.pddl import parse_problem, to_pddl
 from dualmind.errors import GameError
@@ -25,9 +25,31 @@ def test_a_game_survives_the_way_through_pddl(game: Game) -> None:
     assert read == game
 
 
-@pytest.mark.parametrize("game", GAMES, ids=lambda g: g.task_type)
-def test_a_game_survives_the_way_through_json(game: Game) -> None:
+@st.composite
+def rearranged(draw: st.DrawFn) -> Game:
+    """A game whose things lie in any number of receptacles and objects, have any flags, and here and there no type."""
+    game = draw(st.sampled_from(GAMES))
+    places, objects = [r.id for r in game.receptacles], [t.id for t in game.things]
+    needed, things = {game.goal.object_type, game.goal.light}, []
+    for thing in game.things:
+        flags = draw(st.sets(st.sampled_from(FLAGS), min_size=1)) | {"toggleable"}
+        changed = replace(
+            thing,
+            type=thing.type if thing.type in needed else draw(st.sampled_from([thing.type, ""])),
+            inside=tuple(sorted(draw(st.sets(st.sampled_from(places), max_size=3)))),
+            within=tuple(sorted(draw(st.sets(st.sampled_from(objects), max_size=2)))) or None,
+            flags=tuple(flag for flag in FLAGS if flag in flags),
+        )
+        things.append(changed)
+    return replace(game, things=tuple(things))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(rearranged())
+def test_any_game_survives_the_way_through_json_and_pddl(game: Game) -> None:
     assert Game.from_json(game.to_json()) == game
+    read = parse_problem(to_pddl(game), name=game.id, split=game.split, layout=game.layout, goal_text=game.goal_text)
+    assert read == game
 
 
 @settings(max_examples=60, deadline=None)
@@ -65,6 +87,7 @@ def test_a_broken_problem_is_refused_with_its_name_and_what_is_wrong(change: obj
         ({"things": (*GAME.things, GAME.things[0])}, "twice"),
         ({"agent_location": GAME.receptacles[0].location}, "starts at"),
         ({"things": (replace(GAME.things[0], inside=("moon",)), *GAME.things[1:])}, "'moon'"),
+        ({"things": (replace(GAME.things[0], within=("bag",)), *GAME.things[1:])}, "'bag'"),
         ({"goal": replace(GAME.goal, receptacle_type=None)}, "either a receptacle or a lamp"),
     ],
 )
