@@ -2,7 +2,8 @@
 
 Rooms, things, places and goals are drawn from tables that summarise ALFWorld's training games (rooms.json, made by
 ``summarise.py``; MIT licence). A layout is a fixed set of receptacles; games of the unseen split have layouts of their
-own. Every game is proven solvable: a plan with full knowledge is played in the engine, and it must win.
+own. Every game is proven solvable: a plan with full knowledge is played in the engine, and it must win. What no command
+can reach (windows, chairs, things on the floor) is left out.
 """
 
 import json
@@ -21,7 +22,7 @@ from dualmind.errors import GameError
 # first layout number of each kind of room, and how many layouts; the last ones are kept for valid_unseen (AI2-THOR: 30)
 _FIRST_LAYOUT = {"kitchen": 1, "living_room": 201, "bedroom": 301, "bathroom": 401}
 _NUM_LAYOUTS, _NUM_UNSEEN = 30, 4
-_MAX_DRAWS = 200  # tries for one game; one in three or so cannot be satisfied by its room
+_MAX_DRAWS = 200  # tries for one game; where a room cannot hold the goal, another is drawn
 _STATE_OF_TASK: dict[TaskType, State] = {
     "pick_clean_then_place_in_recep": "clean",
     "pick_heat_then_place_in_recep": "hot",
@@ -45,8 +46,12 @@ def generate_games(num_games: Mapping[Split, int], seed: int) -> list[Game]:
         Games in the order of SPLITS.
 
     Raises:
-        GameError: a number is negative, there is nothing to draw, or no solvable game can be drawn.
+        GameError: a number or the seed is negative, there is nothing to draw, or no solvable game can be drawn.
     """
+    if seed < 0:
+        raise GameError(f"household.seed = {seed}: give a seed of at least 0")
+    if unknown := num_games.keys() - set(SPLITS):
+        raise GameError(f"household.num_games has the split {min(unknown)!r}; give only {', '.join(SPLITS)}")
     if any(number < 0 for number in num_games.values()) or not any(num_games.values()):
         raise GameError(f"household.num_games = {dict(num_games)}: give numbers of at least 0, and one above 0")
     games: list[Game] = []
@@ -54,23 +59,20 @@ def generate_games(num_games: Mapping[Split, int], seed: int) -> list[Game]:
     for split in SPLITS:
         for index in range(num_games.get(split, 0)):
             rng = np.random.default_rng([seed, SPLITS.index(split), index])
-            games.append(
-                _draw_until_new(rng, split, TASK_TYPES[index % len(TASK_TYPES)], f"{split}_{index:05d}", seed, contents)
-            )
+            task = TASK_TYPES[index % len(TASK_TYPES)]
+            games.append(_draw_until_new(rng, split, task, f"{split}_{index:05d}", seed=seed, contents=contents))
     return games
 
 
 def _draw_until_new(
-    rng: np.random.Generator, split: Split, task: TaskType, name: str, seed: int, contents: set[str]
+    rng: np.random.Generator, split: Split, task: TaskType, name: str, *, seed: int, contents: set[str]
 ) -> Game:
     for _ in range(_MAX_DRAWS):
         game = _draw(rng, split, task, name, seed)
-        if game is not None and game.content_key() not in contents and _is_solvable(game):
-            contents.add(game.content_key())
+        if game is not None and (key := game.content_key()) not in contents and _is_solvable(game):
+            contents.add(key)
             return game
-    raise GameError(
-        f"no solvable {task} game in {_MAX_DRAWS} draws (game {name}, seed {seed}); try another household.seed"
-    )
+    raise GameError(f"{name}: no solvable {task} game in {_MAX_DRAWS} draws from household.seed = {seed}; try another")
 
 
 @lru_cache(maxsize=1)
@@ -98,7 +100,7 @@ def _draw(rng: np.random.Generator, split: Split, task: TaskType, name: str, see
         return None
     wordings = _tables()["wordings"][task]
     text = wordings[int(rng.integers(len(wordings)))].format(object=thing, target=target)
-    fits = _tables()["fits"]
+    fits, known = _tables()["fits"], {t.type for t in things}
     return Game(
         id=f"generated_{seed}_{name}",
         split=split,
@@ -108,7 +110,9 @@ def _draw(rng: np.random.Generator, split: Split, task: TaskType, name: str, see
         agent_location="loc_bar_0_bar_0_bar_0_bar_30",
         receptacles=receptacles,
         things=things,
-        can_contain=tuple((place, tuple(fits[place])) for place in sorted(places) if place in fits),
+        can_contain=tuple(
+            (place, own) for place in sorted(places) if (own := tuple(t for t in fits.get(place, ()) if t in known))
+        ),
     )
 
 
@@ -133,7 +137,7 @@ def _receptacles(kind: str, layout: int, seed: int) -> tuple[Receptacle, ...]:
         for _ in range(_draw_number(rng, row["counts"])):
             alone = not drawn or rng.random() >= room["shared_location"]
             location = f"loc_bar_{len(drawn) + 1}_bar_{layout}_bar_1_bar_45" if alone else drawn[-1].location
-            drawn.append(Receptacle(_identifier(rng, place), place, location, row["openable"]))
+            drawn.append(Receptacle(_identifier(rng, place), place, location, bool(rng.random() < row["openable"])))
     return tuple(sorted(drawn, key=lambda r: r.id))
 
 
@@ -141,38 +145,56 @@ def _things(
     rng: np.random.Generator, kind: str, receptacles: tuple[Receptacle, ...], goal: Goal
 ) -> tuple[Thing, ...] | None:
     """What lies in the room, enough for the goal and not yet fulfilling it; None where that cannot be."""
+    of_goal = _tables()["goal_things"][goal.task_type]
     things: list[Thing] = []
     for thing, row in _tables()["rooms"][kind]["things"].items():
-        number = _draw_number(rng, row["counts"])
+        counts, weights = row["counts"], row["places"]
         if thing == goal.object_type:
-            number = max(number, goal.count)
-        elif thing == goal.light:
-            number = max(number, 1)
+            counts = of_goal["counts"]
+            weights = {place: weight * of_goal["lift"].get(place, 1) for place, weight in weights.items()}
+            if goal.state is None:
+                weights.pop(goal.receptacle_type, None)  # only a treatment lets a thing lie in its target at the start
+        number = max(_draw_number(rng, counts), int(thing == goal.light))
         for _ in range(number):
-            avoid = goal.receptacle_type if thing == goal.object_type else None
-            place = _draw_place(rng, row["places"], receptacles, avoid)
-            if place is not None:
-                things.append(_thing(rng, thing, place))
+            inside = _draw_places(rng, weights, row["also_in"], receptacles)
+            if inside:
+                things.append(_thing(rng, thing, inside, thing == goal.object_type))
     have = [t.type for t in things]
     enough = have.count(goal.object_type) >= goal.count and (goal.light is None or goal.light in have)
     return tuple(sorted(things, key=lambda t: t.id)) if enough else None
 
 
-def _thing(rng: np.random.Generator, kind: str, place: Receptacle) -> Thing:
-    flags = cast("list[Flag]", _tables()["flags"][kind])
-    return Thing(_identifier(rng, kind), kind, place.location, (place.id,), None, tuple(f for f in FLAGS if f in flags))
+def _thing(rng: np.random.Generator, kind: str, inside: list[Receptacle], of_goal: bool) -> Thing:
+    flags = set(cast("list[Flag]", _tables()["flags"][kind]))
+    if of_goal and "coolable" in flags and inside[0].type == "fridge":
+        flags.add("iscool")  # ALFWorld marks what the task is about, and only that
+    ids = tuple(sorted(place.id for place in inside))
+    return Thing(_identifier(rng, kind), kind, inside[0].location, ids, None, tuple(f for f in FLAGS if f in flags))
 
 
-def _draw_place(
-    rng: np.random.Generator, weights: dict[str, int], receptacles: tuple[Receptacle, ...], avoid: str | None
-) -> Receptacle | None:
-    """A receptacle for a thing: first its kind by the table, then one of that kind at random."""
-    kinds = sorted({r.type for r in receptacles if r.type in weights and r.type != avoid})
+def _draw_places(
+    rng: np.random.Generator,
+    weights: dict[str, float],
+    also_in: dict[str, dict[str, float]],
+    receptacles: tuple[Receptacle, ...],
+) -> list[Receptacle]:
+    """Where a thing lies: first the kind of receptacle by the table, then one of that kind; none where none is fit.
+
+    What stands on another receptacle shares its contents: a mug in a coffee machine is on the countertop too.
+    """
+    kinds = sorted({r.type for r in receptacles if weights.get(r.type, 0) > 0})
     if not kinds:
-        return None
+        return []
     kind = kinds[_pick(rng, [weights[k] for k in kinds])]
     own = [r for r in receptacles if r.type == kind]
-    return own[int(rng.integers(len(own)))]
+    index = int(rng.integers(len(own)))
+    chance = rng.random()
+    for second, share in also_in.get(kind, {}).items():
+        others = [r for r in receptacles if r.type == second and r is not own[index]]
+        if chance < share and others:
+            return [own[index], others[index % len(others)]]  # the same in every game of the layout
+        chance -= share
+    return [own[index]]
 
 
 def _draw_number(rng: np.random.Generator, counts: dict[str, float]) -> int:
@@ -200,9 +222,11 @@ def _identifier(rng: np.random.Generator, kind: str) -> str:
 
 
 def _is_solvable(game: Game) -> bool:
-    """Play a plan with full knowledge: does it win?"""
+    """Play a plan with full knowledge: does it win, and was the game not won from the start?"""
     engine = HouseholdEngine(game)
     engine.reset()
+    if engine.step("look")[2]:
+        return False
     name, goal = game.names(), game.goal
     inside = {t.id: t.inside[0] for t in game.things}
     openable = {r.id for r in game.receptacles if r.openable}

@@ -74,7 +74,7 @@ def permute_hidden(game: Game, seen: set[str], rng: np.random.Generator) -> Game
         return game
     things = tuple(
         replace(t, inside=(place.id,), location=place.location)
-        if t.inside and t.inside[0] not in seen and (place := hidden[int(rng.integers(len(hidden)))])
+        if t.inside and not seen & set(t.inside) and (place := hidden[int(rng.integers(len(hidden)))])
         else t
         for t in game.things
     )

@@ -4,8 +4,9 @@ from collections import Counter
 import pytest
 
 from dualmind.domains.household.domain import Household
+from dualmind.domains.household.engine import HouseholdEngine
 from dualmind.domains.household.expert import LocationPrior
-from dualmind.domains.household.game import TASK_TYPES
+from dualmind.domains.household.game import TASK_TYPES, Game
 from dualmind.domains.household.generate import generate_games
 from dualmind.domains.household.sources import load_games
 from dualmind.domains.household.summarise import room_kind, summarise
@@ -45,6 +46,34 @@ def test_a_layout_has_the_same_receptacles_in_all_its_games() -> None:
     assert {room_kind(layout) for layout in by_layout} == {"kitchen", "living_room", "bedroom", "bathroom"}
 
 
+def test_no_game_is_won_before_it_begins() -> None:
+    for game in GAMES:
+        engine = HouseholdEngine(game)
+        engine.reset()
+        assert not engine.step("look")[2], game.id
+
+
+def test_things_of_the_goal_are_neither_treated_nor_done_at_the_start() -> None:
+    appliance = {"clean": "sinkbasin", "hot": "microwave", "cool": "fridge", None: None}
+    for game in GAMES:
+        kind = {r.id: r.type for r in game.receptacles}
+        for thing in (t for t in game.things if t.type == game.goal.object_type):
+            assert appliance[game.goal.state] != kind[thing.inside[0]], f"{game.id}: {thing}"
+            assert game.goal.state != "cool" or "iscool" not in thing.flags
+
+
+def test_what_stands_on_a_receptacle_shares_its_contents() -> None:
+    pairs = Counter[tuple[str, ...]]()
+    for game in GAMES:
+        kind = {r.id: r.type for r in game.receptacles}
+        pairs.update(tuple(kind[place] for place in t.inside) for t in game.things if len(t.inside) > 1)
+    assert pairs["coffeemachine", "countertop"] > 5 and pairs["countertop", "stoveburner"] > 5
+
+
+def test_a_game_survives_its_json() -> None:
+    assert all(Game.from_json(game.to_json()) == game for game in GAMES)
+
+
 def test_a_searcher_that_knows_only_what_it_saw_wins() -> None:
     domain = Household(GAMES, LocationPrior.learn(g for g in GAMES if g.split == "train"))
     won = 0
@@ -60,6 +89,36 @@ def test_a_searcher_that_knows_only_what_it_saw_wins() -> None:
 def test_numbers_that_make_no_sense_are_refused(counts: dict[str, int]) -> None:
     with pytest.raises(GameError, match="num_games"):
         generate_games(counts, seed=0)  # type: ignore[arg-type]  # keys are splits
+
+
+def test_unknown_splits_and_negative_seeds_are_refused() -> None:
+    with pytest.raises(GameError, match=r"the split 'test'; give only train"):
+        generate_games({"test": 3}, seed=0)  # type: ignore[dict-item]
+    with pytest.raises(GameError, match=r"household\.seed = -1"):
+        generate_games({"train": 1}, seed=-1)
+
+
+@pytest.mark.skipif(not REAL_GAMES.is_file(), reason=f"the real games are not at {REAL_GAMES}")
+def test_generated_games_have_the_figures_of_real_ones() -> None:
+    def figures(games: list[Game]) -> list[float]:
+        """Things placed, receptacles, things of the goal, share of these behind doors, share in the target."""
+        placed, receptacles, own, closed, done = 0, 0, 0, 0, 0
+        for game in games:
+            place = {r.id: r for r in game.receptacles}
+            goal = [place[t.inside[0]] for t in game.things if t.inside and t.type == game.goal.object_type]
+            placed += sum(bool(t.inside) for t in game.things)
+            receptacles += len(game.receptacles)
+            own += len(goal)
+            closed += sum(r.openable for r in goal)
+            done += sum(r.type == game.goal.receptacle_type for r in goal)
+        return [placed / len(games), receptacles / len(games), own / len(games), closed / own, done / own]
+
+    real = load_games(REAL_GAMES, {"train": 400})
+    drawn = generate_games({"train": 400}, seed=1)
+    for task in ("pick_cool_then_place_in_recep", "pick_clean_then_place_in_recep"):
+        ours, theirs = (figures([g for g in games if g.task_type == task]) for games in (drawn, real))
+        assert ours[:3] == pytest.approx(theirs[:3], rel=0.3)
+        assert ours[3:] == pytest.approx(theirs[3:], abs=0.12)
 
 
 @pytest.mark.skipif(not REAL_GAMES.is_file(), reason=f"the real games are not at {REAL_GAMES}")
