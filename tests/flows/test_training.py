@@ -57,6 +57,6 @@ def test_command_line_exits_with_one_where_a_stage_fails(tmp_path: Path) -> None
     root = make_project(tmp_path, "exit 4")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "flows.training"]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 1
     assert "training failed: stage second failed" in done.stderr
