@@ -49,7 +49,7 @@ def test_a_stage_that_fails_is_killed_or_hangs_is_a_clear_error(
 
 
 def test_an_output_that_another_dvc_is_making_is_a_clear_error(tmp_path: Path) -> None:
-    root = make_project(tmp_path, "sleep 8 && cp one.json two.txt")
+    root = make_project(tmp_path, "while [ ! -e go ]; do sleep 0.2; done; cp one.json two.txt")
     reproduce("first", root, timeout_s=600, log=lambda _: None)
     other = subprocess.Popen([sys.executable, "-m", "dvc", "repro", "second"], cwd=root, stdout=subprocess.DEVNULL)
     try:
@@ -59,6 +59,7 @@ def test_an_output_that_another_dvc_is_making_is_a_clear_error(tmp_path: Path) -
         with pytest.raises(PipelineError, match="another dvc process is at work"):
             reproduce("second", root, timeout_s=600, log=lambda _: None)
     finally:
+        (root / "go").touch()
         other.wait(timeout=600)
     assert read_lock("second", root).out("two.txt").size == 2
 

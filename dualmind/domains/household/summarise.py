@@ -146,7 +146,7 @@ def _goal_things(games: list[Game]) -> dict[str, Any]:
         found[game.task_type].update(own)
         total = sum(weights.values())
         for place, weight in weights.items():
-            expected[game.task_type][place] += len(own) * weight / total  # type: ignore[assignment]
+            expected[game.task_type][place] += len(own) * weight / total  # type: ignore[assignment]  # a Counter of shares
     return {
         task: {
             "counts": _counts(numbers[task]),

@@ -93,7 +93,7 @@ def test_numbers_that_make_no_sense_are_refused(counts: dict[str, int]) -> None:
 
 def test_unknown_splits_and_negative_seeds_are_refused() -> None:
     with pytest.raises(GameError, match=r"the split 'test'; give only train"):
-        generate_games({"test": 3}, seed=0)  # type: ignore[dict-item]
+        generate_games({"test": 3}, seed=0)  # type: ignore[dict-item]  # what is tested
     with pytest.raises(GameError, match=r"household\.seed = -1"):
         generate_games({"train": 1}, seed=-1)
 
