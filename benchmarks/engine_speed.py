@@ -104,7 +104,7 @@ def main() -> None:
     if arguments.worker:
         work(*arguments.worker)
         return
-    start = time.monotonic()
+    begun = time.monotonic()
     real = REAL_GAMES.is_file()
     games = load_games(REAL_GAMES, {"train": NUM_GAMES}) if real else generate_games({"train": NUM_GAMES}, seed=0)
     if has_stock_engine(arguments.alfworld_python):
@@ -112,11 +112,10 @@ def main() -> None:
         ours, stock = [a for a, _ in both], [b for _, b in both]
     else:
         ours, stock = [steps_per_s(HouseholdEngine(g), walk(g, seed), REPEATS) for seed, g in enumerate(games)], []
-    minutes = (time.monotonic() - start) / 60
-    print(write_rows("engine_speed", rows(ours, stock, "real" if real else "generated", minutes)).read_text())
+    print(write_rows("engine_speed", rows(ours, stock, "real" if real else "generated", begun)).read_text())
 
 
-def rows(ours: list[float], stock: list[float], kind: str, minutes: float) -> list[Row]:
+def rows(ours: list[float], stock: list[float], kind: str, begun: float) -> list[Row]:
     """Both claims; without the stock engine's rates the second one is reported as not measured."""
     rng = np.random.default_rng(0)
     speed, ratio = bootstrap_mean(ours, rng), None
@@ -127,19 +126,15 @@ def rows(ours: list[float], stock: list[float], kind: str, minutes: float) -> li
         baseline = f"stock engine, {theirs.value:.1f} steps/s ({theirs.low:.1f} to {theirs.high:.1f}), same walks"
 
     def row(claim: str, unit: str, found: Interval | None, target: float) -> Row:
-        return Row(
+        return Row.of(
+            found,
+            target=target,
+            begun=begun,
             claim=f"{claim}, {len(ours)} {kind} games, admissible commands included",
             unit=unit,
-            value=None if found is None else found.value,
-            low=None if found is None else found.low,
-            high=None if found is None else found.high,
-            target=target,
-            reached=None if found is None else found.low >= target,
             baseline=baseline,
             seeds=len(ours),
             command="python -m benchmarks.engine_speed --alfworld-python PYTHON",
-            threads=1,
-            minutes=minutes,
         )
 
     return [

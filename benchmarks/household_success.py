@@ -27,7 +27,7 @@ from dualmind.domains.household.sources import load_games
 from dualmind.evaluation.intervals import bootstrap_mean
 from dualmind.evaluation.playing import play
 from dualmind.learning.batching import TokenizedDecisions
-from dualmind.learning.cloning import CloningParams, clone
+from dualmind.learning.cloning import clone
 from dualmind.models.system1 import System1
 from stages.params import load_params
 from stages.prepare import demonstrate
@@ -54,7 +54,7 @@ def train(rows: list[DecisionRow], valid: list[DecisionRow], steps: int, seed: i
     """System 1 of the default profile, with another number of steps."""
     params = load_params(PretrainParams, "pretrain.system1")
     system1 = System1.build(params.model, texts(rows), seed)
-    cloning = CloningParams(**{**params.cloning.model_dump(), "steps": steps})
+    cloning = params.cloning.model_copy(update={"steps": steps})
     clone(
         system1,
         TokenizedDecisions.of(rows, system1, interchangeable),
@@ -75,7 +75,7 @@ def training_games(setting: str, path: Path, seed: int) -> list[Game]:
 
 def measure(setting: str, path: Path, seeds: int) -> list[Row]:
     """Two rows: greedy and sampled success, mean over seeds."""
-    start = time.monotonic()
+    begun = time.monotonic()
     steps, target = SETTINGS[setting]
     unseen = load_games(path, {"valid_unseen": 1000})
     valid = demonstrations([*load_games(path, {"train": 20})])
@@ -88,27 +88,25 @@ def measure(setting: str, path: Path, seeds: int) -> list[Row]:
         for mode in ("greedy", "sampled"):
             outcomes = play(system1, unseen, mode, np.random.default_rng(seed), batch_size=128, max_steps=MAX_STEPS)
             won[mode].append([outcome.success for outcome in outcomes])
-    return [
-        _row(setting, mode, np.array(own), target, spent, seeds, (time.monotonic() - start) / 60)
-        for mode, own in won.items()
-    ]
+    return [_row(setting, mode, np.array(own), target, spent, begun) for mode, own in won.items()]
 
 
-def _row(
-    setting: str, mode: str, won: NDArray[np.bool_], target: float, spent: int, seeds: int, minutes: float
-) -> Row:  # fmt: skip
+def _row(setting: str, mode: str, won: NDArray[np.bool_], target: float, spent: int, begun: float) -> Row:
     """Mean over seeds; the interval resamples games (all seeds of a game together, since they share its difficulty)."""
     found = bootstrap_mean(won.mean(axis=0).tolist(), np.random.default_rng(0))  # over (games,)
     source = "1,000 generated games" if setting == "generated" else f"{int(setting):,} real training games"
     by_seed = ", ".join(f"{share:.3f}" for share in won.mean(axis=1))
-    return Row(
+    return Row.of(
+        found,
+        target=target,
+        begun=begun,
         claim=f"success on real valid_unseen ({won.shape[1]} games), {mode}, "
         f"from {source} ({spent:,} environment steps)",
-        unit="share of games", value=found.value, low=found.low, high=found.high, target=target,
-        reached=found.low >= target,
-        baseline=f"by seed: {by_seed}", seeds=seeds, command="python -m benchmarks.household_success GAMES", threads=1,
-        minutes=round(minutes, 1),
-    )  # fmt: skip
+        unit="share of games",
+        baseline=f"by seed: {by_seed}",
+        seeds=len(won),
+        command="python -m benchmarks.household_success GAMES",
+    )
 
 
 def main() -> None:

@@ -2,11 +2,14 @@
 
 import platform
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from dualmind.evaluation.intervals import Interval
 from dualmind.storage import write_json
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -51,6 +54,30 @@ class Row:
     minutes: float  # wall time of the measurement
     commit: str = field(default_factory=commit)
     cpu: str = field(default_factory=cpu)
+
+    @classmethod
+    def of(
+        cls,
+        found: Interval | None,
+        *,
+        target: float,
+        at_most: bool = False,
+        begun: float,
+        **words: Any,
+    ) -> "Row":
+        """A row measured on one thread: the claim is reached where the interval's worse bound meets the target.
+
+        Args:
+            found: what was measured, or None.
+            target: what is claimed.
+            at_most: is less better?
+            begun: ``time.monotonic()`` when the measurement began.
+            words: claim, unit, baseline, seeds and command.
+        """
+        value, low, high = (None, None, None) if found is None else (found.value, found.low, found.high)
+        reached = None if found is None else found.high <= target if at_most else found.low >= target
+        minutes = round((time.monotonic() - begun) / 60, 1)
+        return cls(value=value, low=low, high=high, target=target, reached=reached, threads=1, minutes=minutes, **words)
 
 
 def write_rows(name: str, rows: Sequence[Row]) -> Path:

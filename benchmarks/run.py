@@ -8,9 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.results_file import RESULTS
-
-REAL_GAMES = RESULTS.parents[1] / "../shared/data/alfworld/games.jsonl.xz"
+from benchmarks.engine_speed import REAL_GAMES
 
 
 def main() -> int:

@@ -73,7 +73,7 @@ def theirs(system1: System1, decisions: TokenizedDecisions) -> float:
 def throughput_row(rows: list[DecisionRow], params: PretrainParams) -> Row:
     """Ratio of the two, in pairs one after the other."""
     begun, pairs = time.monotonic(), []
-    cloning = CloningParams(**{**params.cloning.model_dump(), "steps": STEPS, "batch_size": BATCH, "warmup_steps": 0})
+    cloning = params.cloning.model_copy(update={"steps": STEPS, "batch_size": BATCH, "warmup_steps": 0})
     for seed in range(REPEATS):
         set_seed(seed)
         systems = [System1.build(params.model, texts(rows), seed) for _ in range(2)]
@@ -81,12 +81,16 @@ def throughput_row(rows: list[DecisionRow], params: PretrainParams) -> Row:
         pairs.append((ours(systems[0], decisions, cloning), theirs(systems[1], decisions)))
     ratio = bootstrap_mean([a / b for a, b in pairs], np.random.default_rng(0))
     mine, other = (float(np.mean(side)) for side in zip(*pairs, strict=True))
-    return Row(
-        claim="cloning throughput against Seq2SeqTrainer, same model, loss, batch and data", unit="times",
-        value=ratio.value, low=ratio.low, high=ratio.high, target=1.5, reached=ratio.low >= 1.5,
-        baseline=f"{mine:,.0f} decisions/s, Seq2SeqTrainer {other:,.0f} decisions/s", seeds=REPEATS,
-        command="python -m benchmarks.system1_speed", threads=1, minutes=round((time.monotonic() - begun) / 60, 1),
-    )  # fmt: skip
+    return Row.of(
+        ratio,
+        target=1.5,
+        begun=begun,
+        claim="cloning throughput against Seq2SeqTrainer, same model, loss, batch and data",
+        unit="times",
+        baseline=f"{mine:,.0f} decisions/s, Seq2SeqTrainer {other:,.0f} decisions/s",
+        seeds=REPEATS,
+        command="python -m benchmarks.system1_speed",
+    )
 
 
 def latency_row(rows: list[DecisionRow], params: PretrainParams) -> Row:
@@ -97,11 +101,17 @@ def latency_row(rows: list[DecisionRow], params: PretrainParams) -> Row:
     found = [latency(system1, [(row.prompt, row.candidates) for row in rows[:500]]) for _ in range(5)]
     p99 = bootstrap_mean([one.p99_ms for one in found], np.random.default_rng(0))
     p50 = float(np.mean([one.p50_ms for one in found]))
-    return Row(
-        claim="System 1 p99 latency, batch 1, from text to log-probabilities", unit="ms", value=p99.value, low=p99.low,
-        high=p99.high, target=50.0, reached=p99.high <= 50.0, baseline=f"median {p50:.1f} ms", seeds=5,
-        command="python -m benchmarks.system1_speed", threads=1, minutes=round((time.monotonic() - begun) / 60, 1),
-    )  # fmt: skip
+    return Row.of(
+        p99,
+        target=50.0,
+        at_most=True,
+        begun=begun,
+        claim="System 1 p99 latency, batch 1, from text to log-probabilities",
+        unit="ms",
+        baseline=f"median {p50:.1f} ms",
+        seeds=5,
+        command="python -m benchmarks.system1_speed",
+    )
 
 
 def main() -> None:

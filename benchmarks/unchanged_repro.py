@@ -28,11 +28,17 @@ def main(root: Path) -> None:
         if "up to date" not in done.stdout or "Running stage" in done.stdout:
             raise SystemExit(f"{root} is not up to date; run `make repro` first")
     found = bootstrap_mean(seconds, np.random.default_rng(0))
-    row = Row(
-        claim="unchanged dvc repro", unit="s", value=found.value, low=found.low, high=found.high, target=4.0,
-        reached=found.high <= 4.0, baseline=f"fastest {min(seconds):.1f} s", seeds=REPEATS,
-        command="python -m benchmarks.unchanged_repro", threads=1, minutes=round((time.monotonic() - begun) / 60, 1),
-    )  # fmt: skip
+    row = Row.of(
+        found,
+        target=4.0,
+        at_most=True,
+        begun=begun,
+        claim="unchanged dvc repro",
+        unit="s",
+        baseline=f"fastest {min(seconds):.1f} s",
+        seeds=REPEATS,
+        command="python -m benchmarks.unchanged_repro",
+    )
     write_rows("unchanged_repro", [row])
     print(f"{row.claim}: {row.value:.2f} s [{row.low:.2f}, {row.high:.2f}]")
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
-from dualmind.data.decisions import read_decisions
+from dualmind.data.decisions import DecisionRow, read_decisions
 from dualmind.data.problems import read_problems
 from dualmind.data.validation import Receipt, ValidatedDataset, open_validated
 from dualmind.domains.household.belief import interchangeable
@@ -21,7 +21,6 @@ from dualmind.evaluation.latency import latency, throughput
 from dualmind.evaluation.metrics import CommandAccuracy, MeanSteps, measure, success
 from dualmind.evaluation.playing import Mode, Outcome, play
 from dualmind.evaluation.report import Sample, Timing, render_report
-from dualmind.models.checkpoint import describe
 from dualmind.models.system1 import System1
 from dualmind.storage import write_json, write_text
 from stages.params import RunParams, load_params
@@ -61,11 +60,11 @@ def evaluate(
         outcomes = {mode: _play(system1, games, mode, params, run, split) for mode in MODES}
         splits[split] = {mode: _measure(own, params.max_steps) for mode, own in outcomes.items()}
         samples += _samples(games, outcomes["greedy"], split)
-    agreement = _agreement(system1, decisions, params.batch_size)
-    metrics = {"splits": splits, "agreement": agreement, "size": describe(system1.model)}
+    rows = read_decisions(decisions, "valid_train")
+    metrics = {"splits": splits, "agreement": _agreement(system1, rows, params.batch_size), "size": _size(system1)}
     write_json(out / "metrics.json", metrics)
     write_json(out / "plots" / "success.json", _plot_rows(splits))
-    timing = _time(system1, decisions, params, run)
+    timing = _time(system1, rows[: params.timed_decisions], run)
     write_json(out / "timing.json", asdict(timing))
     training, data = _read("artifacts/pretrain/system1.json"), _read("artifacts/prepare/household/summary.json")
     receipts = [Receipt.read(dataset.receipt) for dataset in (decisions, problems)]
@@ -98,9 +97,12 @@ def _measure(outcomes: Sequence[Outcome], max_steps: int) -> dict[str, Any]:
     }
 
 
-def _agreement(system1: System1, decisions: ValidatedDataset, batch_size: int) -> dict[str, Any]:
+def _size(system1: System1) -> dict[str, int]:
+    return {"num_parameters": system1.num_parameters, "bytes": system1.num_bytes}
+
+
+def _agreement(system1: System1, rows: Sequence[DecisionRow], batch_size: int) -> dict[str, Any]:
     """How often the best command is the expert's or as good, on validation decisions."""
-    rows = read_decisions(decisions, "valid_train")
     best = []
     for start in range(0, len(rows), batch_size):
         batch = rows[start : start + batch_size]
@@ -133,8 +135,7 @@ def _samples(games: Sequence[Game], outcomes: Sequence[Outcome], split: str) -> 
     return shown
 
 
-def _time(system1: System1, decisions: ValidatedDataset, params: EvaluateParams, run: RunParams) -> Timing:
-    rows = read_decisions(decisions, "valid_train")[: params.timed_decisions]
+def _time(system1: System1, rows: Sequence[DecisionRow], run: RunParams) -> Timing:
     pairs = [(row.prompt, row.candidates) for row in rows]
     single = latency(system1, pairs)
     return Timing(single.p50_ms, single.p99_ms, throughput(system1, pairs, batch_size=64), run.threads)

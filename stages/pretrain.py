@@ -1,6 +1,7 @@
 """Clones an expert into a system: from validated decisions to a checkpoint."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def pretrain(params: PretrainParams, run: RunParams, decisions: ValidatedDataset
     return Checkpoint.open(out)
 
 
-def texts(rows: list[DecisionRow]) -> list[str]:
+def texts(rows: Sequence[DecisionRow]) -> list[str]:
     """All text that a model reads of these decisions, for a vocabulary."""
     return [text for row in rows for text in (row.prompt, *row.candidates)]
 

@@ -17,8 +17,6 @@ class Latency:
 
     p50_ms: float
     p99_ms: float
-    mean_ms: float
-    num_calls: int
 
 
 def latency(model: CommandModel, decisions: Sequence[tuple[str, Sequence[str]]]) -> Latency:
@@ -36,7 +34,7 @@ def latency(model: CommandModel, decisions: Sequence[tuple[str, Sequence[str]]])
         model.score([prompt], [candidates])
         times_ms.append(1e3 * (time.perf_counter() - start))
     p50, p99 = np.percentile(times_ms, [50, 99])
-    return Latency(float(p50), float(p99), float(np.mean(times_ms)), len(times_ms))
+    return Latency(float(p50), float(p99))
 
 
 def throughput(model: CommandModel, decisions: Sequence[tuple[str, Sequence[str]]], batch_size: int) -> float:

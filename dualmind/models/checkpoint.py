@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError
@@ -128,11 +127,3 @@ def _own_tensors(model: PreTrainedModel) -> dict[str, Tensor]:
     for name, tensor in model.state_dict().items():
         tensors.setdefault(tensor.data_ptr(), (name, tensor.contiguous()))
     return dict(tensors.values())
-
-
-def describe(model: PreTrainedModel) -> dict[str, Any]:
-    """Sizes for a report: parameters and bytes of the weights in memory."""
-    return {
-        "num_parameters": sum(p.numel() for p in model.parameters()),
-        "bytes": sum(p.numel() * p.element_size() for p in model.parameters()),
-    }

@@ -101,6 +101,11 @@ class System1:
         """Trainable numbers, shared ones counted once."""
         return sum(p.numel() for p in self.model.parameters())
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of those numbers in memory."""
+        return sum(p.numel() * p.element_size() for p in self.model.parameters())
+
     def prompt_ids(self, prompts: Sequence[str]) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
         """Token ids of each prompt, with the special tokens that the tokenizer adds."""
         return [np.asarray(ids, dtype=np.int64) for ids in self.tokenizer(list(prompts))["input_ids"]]

@@ -8,6 +8,8 @@ from dualmind.domains.household.domain import Household
 from dualmind.domains.household.expert import LocationPrior
 from dualmind.domains.household.generate import generate_games
 from dualmind.models.system1 import CompactParams, System1
+from stages.prepare import demonstrate
+from stages.pretrain import texts
 
 SMALL = CompactParams(kind="compact", d_model=32, d_ff=64, num_heads=4, encoder_layers=1, decoder_layers=1)
 
@@ -16,28 +18,9 @@ SMALL = CompactParams(kind="compact", d_model=32, d_ff=64, num_heads=4, encoder_
 def demonstrations(split: Split = "train", number: int = 24) -> tuple[DecisionRow, ...]:
     games = generate_games({split: number}, seed=21)
     domain = Household(games, LocationPrior.learn(games))
-    return tuple(
-        DecisionRow(
-            example_id=f"{problem.id}/{index}",
-            domain=problem.domain,
-            split=split,
-            problem_id=problem.id,
-            step_index=index,
-            hops=problem.hops,
-            prompt=step.prompt,
-            candidates=step.candidates,
-            target=step.target,
-            rationale=step.rationale,
-            reward=0.0,
-            source="searcher",
-        )
-        for problem in domain.problems(split)
-        for index, step in enumerate(domain.expert(problem))
-    )
-
-
-def texts(rows: tuple[DecisionRow, ...]) -> list[str]:
-    return [text for row in rows for text in (row.prompt, *row.candidates)]
+    rows, lost = demonstrate(domain, domain.problems(split))
+    assert not lost
+    return tuple(rows)
 
 
 def small_system1(seed: int = 0) -> System1:

@@ -12,7 +12,8 @@ from dualmind.models import system1 as module
 from dualmind.models.checkpoint import Meta, save_checkpoint
 from dualmind.models.system1 import PublishedParams, System1
 from dualmind.models.tokenizer import build_tokenizer
-from tests.learning.demonstrations import demonstrations, small_system1, texts
+from stages.pretrain import texts
+from tests.learning.demonstrations import demonstrations, small_system1
 
 ROWS = demonstrations()
 META = Meta(kind="system1", parents={}, seed=0, threads=1, steps=0, num_parameters=1, metrics={})

@@ -9,7 +9,7 @@ from dualmind.domains.household import generate
 from dualmind.errors import GameError
 from dualmind.storage import md5_folder
 from stages.prepare import HouseholdParams, NumGames, PrepareParams, prepare
-from tests.domains.household.stock import REAL_GAMES
+from tests.domains.household.stock import REAL_GAMES, needs_real_games
 
 PREPARE = PrepareParams(expert="searcher", min_success=0.9)
 NUM_GAMES = NumGames(train=12, valid_train=6, valid_seen=6, valid_unseen=6)
@@ -49,7 +49,7 @@ def test_games_that_are_not_there_are_named(tmp_path: Path) -> None:
         prepare(PREPARE, household(games=tmp_path / "none"), tmp_path / "out")
 
 
-@pytest.mark.skipif(not REAL_GAMES.is_file(), reason=f"the real games are not at {REAL_GAMES}")
+@needs_real_games
 def test_real_games_go_the_same_way(tmp_path: Path) -> None:
     prepare(PREPARE, household(games=REAL_GAMES), tmp_path)
     assert json.loads((tmp_path / "summary.json").read_text())["problems"]["valid_unseen"] == 6

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from dualmind.domains.household.game import TREATMENT_OF_VERB
 from dualmind.errors import GameError
 
 NEW, CLOSED, SEEN = "new", "closed", "seen"  # not visited; visited but never seen open; contents have been seen
@@ -26,7 +27,6 @@ _CONTENTS = re.compile(r"(?:On|In) (?:the ([a-z]+ \d+)|it), you see (.*?)\.?$", 
 _NUMBER = re.compile(r"\d+")
 _TAKE = re.compile(r"take (?:\* )?([a-z]+) ")
 _IS_CLOSED = re.compile(r"The ([a-z]+ \d+) is closed\.")
-_STATE_OF_VERB = {"clean": "clean", "heat": "hot", "cool": "cool"}
 
 
 class Belief:
@@ -86,11 +86,7 @@ class Belief:
                 self.contents.setdefault(place, []).append(thing)
             case "clean" | "heat" | "cool":
                 thing = rest.split(" with ")[0]
-                self.states[thing] = _STATE_OF_VERB[verb]
-
-    def place_of(self, thing: str) -> str | None:
-        """The receptacle where a thing was last seen, or ``None``."""
-        return next((place for place, things in self.contents.items() if thing in things), None)
+                self.states[thing] = TREATMENT_OF_VERB[verb].state
 
     def prompt(self) -> str:
         """The belief in words, as the model reads it."""

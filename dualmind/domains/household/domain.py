@@ -1,6 +1,6 @@
 """The household domain: ALFWorld's games as problems, episodes over text and expert decisions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -128,11 +128,3 @@ def as_problem(game: Game) -> Problem:
         split=game.split,
         payload=game,
     )
-
-
-def count_by_split(games: Sequence[Game]) -> Mapping[str, int]:
-    """Number of games in each split."""
-    counts: dict[str, int] = {}
-    for game in games:
-        counts[game.split] = counts.get(game.split, 0) + 1
-    return counts

@@ -12,7 +12,7 @@ quirks, so has this one, because agents are compared on it:
 
 from collections.abc import Iterator
 
-from dualmind.domains.household.game import Game, State
+from dualmind.domains.household.game import TREATMENT_OF_STATE, TREATMENT_OF_VERB, TREATMENTS, Game
 
 _HELP = (
     "Available commands:\n"
@@ -32,12 +32,6 @@ _HELP = (
 )
 _NOTHING = "Nothing happens."
 _ALWAYS = ("help", "inventory", "look")
-_TREATMENTS: tuple[tuple[str, str, str, State], ...] = (
-    ("clean", "sinkbasin", "cleanable", "clean"),
-    ("heat", "microwave", "heatable", "hot"),
-    ("cool", "fridge", "coolable", "cool"),
-)
-_ABLE = {state: able for _, _, able, state in _TREATMENTS}
 _KNIVES = {"knife", "butterknife"}
 
 
@@ -164,9 +158,9 @@ class HouseholdEngine:
         what, where, kind = self._name[held], self._name[place], self._receptacle[place].type
         if accessible and self._thing[held].type in self._fits.get(kind, ()):
             yield f"move {what} to {where}", ("move", held, place)
-        for verb, appliance, able, _ in _TREATMENTS:
-            if kind == appliance and able in self._flags[held]:
-                yield f"{verb} {what} with {where}", (verb, held, place)
+        for treatment in TREATMENTS:
+            if kind == treatment.appliance and treatment.flag in self._flags[held]:
+                yield f"{treatment.verb} {what} with {where}", (treatment.verb, held, place)
 
     def _apply(self, verb: str, subject: str, place: str = "") -> str:
         """Carry out an action that is known to be admissible."""
@@ -207,7 +201,7 @@ class HouseholdEngine:
         states = self._states[subject]
         if verb != "clean":  # hot and cool exclude each other
             states -= {"hot", "cool"}
-        states.add({"clean": "clean", "heat": "hot", "cool": "cool"}[verb])
+        states.add(TREATMENT_OF_VERB[verb].state)
 
     def _go_to(self, place: str) -> str:
         self._here = self._receptacle[place].location
@@ -246,9 +240,8 @@ class HouseholdEngine:
         """What ``examine`` says of an object in hand."""
         name, states = self._name[thing], self._states[thing]
         if "isreceptacleobject" in self._flags[thing]:
-            others = [
-                t for t in self.game.things if t.id != thing
-            ]  # some games put a thing into itself; it is not shown
+            # some games put a thing into itself; it is not shown
+            others = [t for t in self.game.things if t.id != thing]
             within = _listing([f"a {self._name[t.id]}" for t in others if thing in (t.within or ())])
             return f"This is a normal {name}. In it, you see {within}."
         sliced = "sliced " if thing in self._sliced else ""
@@ -274,7 +267,7 @@ class HouseholdEngine:
             if receptacle.type == goal.receptacle_type:
                 done = [t for t in self._contents[receptacle.id] if self._thing[t].type == goal.object_type]
                 if goal.state is not None:
-                    able = _ABLE[goal.state]
+                    able = TREATMENT_OF_STATE[goal.state].flag
                     done = [t for t in done if goal.state in self._states[t] and able in self._flags[t]]
                 if len(done) >= goal.count:
                     return True

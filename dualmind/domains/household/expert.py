@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dualmind.domains.household.belief import CLOSED, SEEN, Belief
-from dualmind.domains.household.game import Game, Goal
-
-_TREAT = {"clean": ("clean", "sinkbasin"), "hot": ("heat", "microwave"), "cool": ("cool", "fridge")}
+from dualmind.domains.household.game import TREATMENT_OF_STATE, Game, Goal
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +80,9 @@ class Searcher:
         elif goal.light is not None:
             yield from self._use_light(belief, goal.light)
         elif goal.state is not None and belief.states.get(belief.held) != goal.state:
-            verb, appliance = _TREAT[goal.state]
-            yield from self._at_kind(belief, appliance, f"{verb} {belief.held} with {{}}", f"{verb} it")
+            treatment = TREATMENT_OF_STATE[goal.state]
+            command = f"{treatment.verb} {belief.held} with {{}}"
+            yield from self._at_kind(belief, treatment.appliance, command, f"{treatment.verb} it")
         else:
             assert goal.receptacle_type is not None
             yield from self._put(belief, belief.held, goal.receptacle_type)

@@ -27,6 +27,27 @@ FLAGS: tuple[Flag, ...] = get_args(Flag)
 
 
 @dataclass(frozen=True, slots=True)
+class Treatment:
+    """One of the three ways to treat an object, in all the words that it goes by."""
+
+    state: State  # what the object is afterwards
+    verb: str  # of the command
+    appliance: str  # receptacle type at which it is done
+    flag: Flag  # what an object needs to be treated so
+    task_type: TaskType
+    fact: str  # PDDL predicate of the state
+
+
+TREATMENTS = (
+    Treatment("clean", "clean", "sinkbasin", "cleanable", "pick_clean_then_place_in_recep", "isClean"),
+    Treatment("hot", "heat", "microwave", "heatable", "pick_heat_then_place_in_recep", "isHot"),
+    Treatment("cool", "cool", "fridge", "coolable", "pick_cool_then_place_in_recep", "isCool"),
+)
+TREATMENT_OF_STATE: dict[State, Treatment] = {treatment.state: treatment for treatment in TREATMENTS}
+TREATMENT_OF_VERB = {treatment.verb: treatment for treatment in TREATMENTS}
+
+
+@dataclass(frozen=True, slots=True)
 class Goal:
     """What must hold at the end, with types as they stand in the text ("fork", "drawer")."""
 

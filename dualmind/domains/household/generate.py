@@ -16,21 +16,25 @@ import numpy as np
 
 from dualmind.domains.base import SPLITS, Split
 from dualmind.domains.household.engine import HouseholdEngine
-from dualmind.domains.household.game import FLAGS, TASK_TYPES, Flag, Game, Goal, Receptacle, State, TaskType, Thing
+from dualmind.domains.household.game import (
+    FLAGS,
+    TASK_TYPES,
+    TREATMENT_OF_STATE,
+    TREATMENTS,
+    Flag,
+    Game,
+    Goal,
+    Receptacle,
+    TaskType,
+    Thing,
+)
 from dualmind.errors import GameError
 
 # first layout number of each kind of room, and how many layouts; the last ones are kept for valid_unseen (AI2-THOR: 30)
-_FIRST_LAYOUT = {"kitchen": 1, "living_room": 201, "bedroom": 301, "bathroom": 401}
+FIRST_LAYOUT = {"kitchen": 1, "living_room": 201, "bedroom": 301, "bathroom": 401}
 _NUM_LAYOUTS, _NUM_UNSEEN = 30, 4
 _MAX_DRAWS = 200  # tries for one game; where a room cannot hold the goal, another is drawn
-_STATE_OF_TASK: dict[TaskType, State] = {
-    "pick_clean_then_place_in_recep": "clean",
-    "pick_heat_then_place_in_recep": "hot",
-    "pick_cool_then_place_in_recep": "cool",
-}
-_APPLIANCE: dict[State, tuple[str, str]] = {
-    "clean": ("clean", "sinkbasin"), "hot": ("heat", "microwave"), "cool": ("cool", "fridge")
-}  # fmt: skip
+_STATE_OF_TASK = {treatment.task_type: treatment.state for treatment in TREATMENTS}
 
 
 def generate_games(num_games: Mapping[Split, int], seed: int) -> list[Game]:
@@ -85,9 +89,9 @@ def _tables() -> dict[str, Any]:
 def _draw(rng: np.random.Generator, split: Split, task: TaskType, name: str, seed: int) -> Game | None:
     """One game, or None where the room cannot hold the goal."""
     goals = _tables()["goals"]
-    kinds = [kind for kind in _FIRST_LAYOUT if task in goals[kind]]
+    kinds = [kind for kind in FIRST_LAYOUT if task in goals[kind]]
     kind = kinds[_pick(rng, [sum(row[2] for row in goals[k][task]) for k in kinds])]
-    layout = _FIRST_LAYOUT[kind] + _layout_offset(rng, split)
+    layout = FIRST_LAYOUT[kind] + _layout_offset(rng, split)
     receptacles = _receptacles(kind, layout, seed)
     places = {r.type for r in receptacles}
     rows = [row for row in goals[kind][task] if task == "look_at_obj_in_light" or row[1] in places]
@@ -245,10 +249,10 @@ def _is_solvable(game: Game) -> bool:
     for own in [t.id for t in game.things if t.type == goal.object_type][: goal.count]:
         plan += [*reach(inside[own]), f"take {name[own]} from {name[inside[own]]}"]
         if goal.state is not None:
-            verb, appliance = _APPLIANCE[goal.state]
-            at = next((r.id for r in game.receptacles if r.type == appliance), None)
+            treatment = TREATMENT_OF_STATE[goal.state]
+            at = next((r.id for r in game.receptacles if r.type == treatment.appliance), None)
             if at is None:
                 return False
-            plan += [f"go to {name[at]}", f"{verb} {name[own]} with {name[at]}"]
+            plan += [f"go to {name[at]}", f"{treatment.verb} {name[own]} with {name[at]}"]
         plan += [*reach(target), f"move {name[own]} to {name[target]}"]
     return any(engine.step(command)[2] for command in plan)

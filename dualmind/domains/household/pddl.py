@@ -5,17 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from dualmind.domains.base import Split
-from dualmind.domains.household.game import FLAGS, Game, Goal, Receptacle, State, TaskType, Thing
+from dualmind.domains.household.game import FLAGS, TREATMENT_OF_STATE, TREATMENTS, Game, Goal, Receptacle, Thing
 from dualmind.errors import GameError
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
-_STATE_FACTS: dict[str, State] = {"isclean": "clean", "ishot": "hot", "iscool": "cool"}
-_TREATED: dict[str, TaskType] = {
-    "clean": "pick_clean_then_place_in_recep",
-    "hot": "pick_heat_then_place_in_recep",
-    "cool": "pick_cool_then_place_in_recep",
-}
-_TREATMENT_FACTS = {"clean": ("cleanable", "isClean"), "hot": ("heatable", "isHot"), "cool": ("coolable", "isCool")}
+_TREATMENT_OF_FACT = {treatment.fact.lower(): treatment for treatment in TREATMENTS}
 
 _Tree = list[Any]  # nested lists of strings
 
@@ -65,7 +59,7 @@ def to_pddl(game: Game) -> str:
     object_types = {t.type for t in game.things if t.type} | {kind for _, kinds in game.can_contain for kind in kinds}
     # a treatment's effect or a knife is typed by the domain itself, so these constants must always exist
     object_types |= {"knife", "butterknife", game.goal.object_type}
-    receptacle_types = set(game.receptacle_types()) | {"sinkbasin", "microwave", "fridge"}
+    receptacle_types = set(game.receptacle_types()) | {treatment.appliance for treatment in TREATMENTS}
     objects += [(f"{kind}type", "otype") for kind in sorted(object_types)]
     objects += [(f"{kind}type", "rtype") for kind in sorted(receptacle_types)]
     declared = "\n".join(f"{entity} - {kind}" for entity, kind in objects)
@@ -109,8 +103,8 @@ def _goal_pddl(goal: Goal) -> str:
         second = f"(not (= ?o1 ?o2)) (objectType ?o2 {goal.object_type}type) {place} (inReceptacle ?o2 ?r)"
         first += f" (exists (?o2 - object) (and {second}))"
     if goal.state is not None:
-        able, fact = _TREATMENT_FACTS[goal.state]
-        first = f"({able} ?o1) ({fact} ?o1) {first}"
+        treatment = TREATMENT_OF_STATE[goal.state]
+        first = f"({treatment.flag} ?o1) ({treatment.fact} ?o1) {first}"
     return f"(and (exists (?r - receptacle) (exists (?o1 - object) (and {first}))))"
 
 
@@ -222,13 +216,13 @@ def _goal(section: _Tree, name: str) -> Goal:
     atoms = list(_atoms(section))
     things = [a[2].removesuffix("type") for a in atoms if a[0] == "objecttype" and len(a) == 3]
     places = sorted({a[2].removesuffix("type") for a in atoms if a[0] == "receptacletype" and len(a) == 3})
-    states = [_STATE_FACTS[a[0]] for a in atoms if a[0] in _STATE_FACTS]
+    treatments = [_TREATMENT_OF_FACT[a[0]] for a in atoms if a[0] in _TREATMENT_OF_FACT]
     lit = any(a[0] == "istoggled" for a in atoms)
-    match (things, places, states, lit):
+    match (things, places, treatments, lit):
         case ([light, thing], [], [], True):
             return Goal("look_at_obj_in_light", thing, None, None, 1, light)
-        case ([thing], [place], [state], False):
-            return Goal(_TREATED[state], thing, place, state, 1, None)
+        case ([thing], [place], [treatment], False):
+            return Goal(treatment.task_type, thing, place, treatment.state, 1, None)
         case ([thing], [place], [], False):
             return Goal("pick_and_place_simple", thing, place, None, 1, None)
         case ([thing, other], [place], [], False) if thing == other:

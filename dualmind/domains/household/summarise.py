@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from dualmind.domains.household.game import FLAGS, Game
+from dualmind.domains.household.generate import FIRST_LAYOUT
 from dualmind.domains.household.sources import load_games
 
-_ROOM_KINDS = ((100, "kitchen"), (300, "living_room"), (400, "bedroom"), (500, "bathroom"))  # AI2-THOR's numbering
 _RARE = 0.005  # things in fewer of a room kind's games are left out
 _DEPTH = {"rooms": 3, "goals": 2, "goal_things": 2}  # levels of a table that get lines of their own
 _INNER = ("coffeemachine", "stoveburner")  # what stands in or on another receptacle: its contents lie in both
 
 
 def room_kind(layout: str) -> str:
-    """Kind of room by AI2-THOR's numbers: kitchens to 30, then from 201, 301 and 401 the other three."""
-    return next(kind for limit, kind in _ROOM_KINDS if int(layout) < limit)
+    """Kind of room by AI2-THOR's numbers."""
+    return max((first, kind) for kind, first in FIRST_LAYOUT.items() if first <= int(layout))[1]
 
 
 def summarise(games: Iterable[Game]) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dualmind.domains.household.engine import HouseholdEngine
 from dualmind.domains.household.game import Game
 from dualmind.domains.household.generate import generate_games
@@ -21,6 +23,7 @@ from dualmind.domains.household.pddl import parse_problem, to_pddl
 
 ROOT = Path(__file__).resolve().parents[3]
 REAL_GAMES = ROOT / "../shared/data/alfworld/games.jsonl.xz"
+needs_real_games = pytest.mark.skipif(not REAL_GAMES.is_file(), reason=f"the real games are not at {REAL_GAMES}")
 RECORDED = ROOT / "tests/recorded/alfworld_transcripts.jsonl.xz"
 RANDOM_STEPS = 40
 # how often random play uses a verb: uniform play mostly walks about and would hardly ever treat, slice or put down

@@ -9,13 +9,10 @@ from dualmind.domains.household.engine import HouseholdEngine
 from dualmind.domains.household.game import Game
 from dualmind.domains.household.generate import generate_games
 from dualmind.domains.household.pddl import to_pddl
-from tests.domains.household.stock import REAL_GAMES, StockEngine, odd_games, play, real_games, solution
+from tests.domains.household.stock import StockEngine, needs_real_games, odd_games, play, real_games, solution
 
 pytest.importorskip("alfworld", reason='the real engine is not installed: pip install -e ".[alfworld]"')
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # the stock engine's own warnings
-
-
-needs_real_games = pytest.mark.skipif(not REAL_GAMES.is_file(), reason=f"the real games are not at {REAL_GAMES}")
 
 
 def compare(game: Game, problem: str, scripts: list[list[str] | int]) -> int:

@@ -6,7 +6,7 @@ from dualmind.domains.household.expert import LocationPrior, Searcher
 from dualmind.domains.household.generate import generate_games
 from dualmind.domains.household.sources import load_games
 from dualmind.errors import GameError
-from tests.domains.household.stock import REAL_GAMES
+from tests.domains.household.stock import REAL_GAMES, needs_real_games
 
 GAMES = generate_games({"train": 60, "valid_train": 12}, seed=1)
 PRIOR = LocationPrior.learn(g for g in GAMES if g.split == "train")
@@ -73,7 +73,7 @@ def test_an_episode_ends_at_its_limit_of_steps() -> None:
     assert [episode.step("look")[3] for _ in range(3)] == [False, False, True]
 
 
-@pytest.mark.skipif(not REAL_GAMES.is_file(), reason=f"the real games are not at {REAL_GAMES}")
+@needs_real_games
 def test_searcher_wins_nearly_all_real_games() -> None:
     games = load_games(REAL_GAMES, {"train": 200, "valid_unseen": 71})
     domain = Household(games, LocationPrior.learn(g for g in games if g.split == "train"))

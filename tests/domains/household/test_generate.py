@@ -11,7 +11,7 @@ from dualmind.domains.household.generate import generate_games
 from dualmind.domains.household.sources import load_games
 from dualmind.domains.household.summarise import room_kind, summarise
 from dualmind.errors import GameError
-from tests.domains.household.stock import REAL_GAMES
+from tests.domains.household.stock import REAL_GAMES, needs_real_games
 
 GAMES = generate_games({"train": 60, "valid_train": 30, "valid_seen": 30, "valid_unseen": 30}, seed=6)
 
@@ -98,7 +98,7 @@ def test_unknown_splits_and_negative_seeds_are_refused() -> None:
         generate_games({"train": 1}, seed=-1)
 
 
-@pytest.mark.skipif(not REAL_GAMES.is_file(), reason=f"the real games are not at {REAL_GAMES}")
+@needs_real_games
 def test_generated_games_have_the_figures_of_real_ones() -> None:
     def figures(games: list[Game]) -> list[float]:
         """Things placed, receptacles, things of the goal, share of these behind doors, share in the target."""
@@ -121,7 +121,7 @@ def test_generated_games_have_the_figures_of_real_ones() -> None:
         assert ours[3:] == pytest.approx(theirs[3:], abs=0.12)
 
 
-@pytest.mark.skipif(not REAL_GAMES.is_file(), reason=f"the real games are not at {REAL_GAMES}")
+@needs_real_games
 def test_generated_texts_use_the_words_of_real_games() -> None:
     def words(texts: list[str]) -> set[str]:
         return {word for text in texts for word in re.findall("[a-z]+", text.lower())}

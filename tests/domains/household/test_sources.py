@@ -9,7 +9,7 @@ from dualmind.domains.household.generate import generate_games
 from dualmind.domains.household.pddl import to_pddl
 from dualmind.domains.household.sources import load_games
 from dualmind.errors import GameError
-from tests.domains.household.stock import REAL_GAMES
+from tests.domains.household.stock import REAL_GAMES, needs_real_games
 
 GAMES = generate_games({"train": 4, "valid_train": 2}, seed=2)
 
@@ -104,7 +104,7 @@ def test_a_tree_without_splits_and_a_file_that_is_no_json_are_refused(tmp_path: 
         load_games(tmp_path / "b", {"train": 1})
 
 
-@pytest.mark.skipif(not REAL_GAMES.is_file(), reason=f"the real games are not at {REAL_GAMES}")
+@needs_real_games
 def test_real_games_are_read_and_spread_over_task_types() -> None:
     games = load_games(REAL_GAMES, {"train": 60, "valid_unseen": 20})
     assert len(games) == 80
