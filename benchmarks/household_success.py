@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from benchmarks.results_file import Row, write_rows
 from dualmind.data.decisions import DecisionRow
 from dualmind.domains.household import generate
-from dualmind.domains.household.belief import interchangeable
 from dualmind.domains.household.domain import Household
 from dualmind.domains.household.expert import LocationPrior
 from dualmind.domains.household.game import Game
@@ -57,8 +56,8 @@ def train(rows: list[DecisionRow], valid: list[DecisionRow], steps: int, seed: i
     cloning = params.cloning.model_copy(update={"steps": steps})
     clone(
         system1,
-        TokenizedDecisions.of(rows, system1, interchangeable),
-        TokenizedDecisions.of(valid, system1, interchangeable),
+        TokenizedDecisions.of(rows, system1),
+        TokenizedDecisions.of(valid, system1),
         cloning,
         renameable=renameable(rows, system1),
         seed=seed,

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dualmind.data.decisions import DecisionRow, read_decisions
 from dualmind.data.validation import ValidatedDataset, open_validated
-from dualmind.domains.household.belief import interchangeable, object_words
+from dualmind.domains.household.belief import object_words
 from dualmind.learning.batching import TokenizedDecisions
 from dualmind.learning.cloning import CloningParams, CloningReport, clone
 from dualmind.models.checkpoint import Checkpoint, Meta, save_checkpoint
@@ -43,8 +43,8 @@ def pretrain(params: PretrainParams, run: RunParams, decisions: ValidatedDataset
     system1 = System1.build(params.model, texts(train), run.seed)
     report = clone(
         system1,
-        TokenizedDecisions.of(train, system1, interchangeable),
-        TokenizedDecisions.of(valid, system1, interchangeable),
+        TokenizedDecisions.of(train, system1),
+        TokenizedDecisions.of(valid, system1),
         params.cloning,
         renameable=renameable(train, system1),
         seed=run.seed,

@@ -1,7 +1,4 @@
-"""Behaviour cloning: cross-entropy of the expert's command among the admissible ones (Pomerleau 1991).
-
-Where commands are as good as each other, any of them is right.
-"""
+"""Behaviour cloning: cross-entropy of the expert's command among the admissible ones (Pomerleau 1991)."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -11,11 +8,12 @@ import torch
 from accelerate import Accelerator
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
+from torch.nn import functional as F
 
+from dualmind.errors import ParamsError
 from dualmind.learning.augment import Renaming
 from dualmind.learning.batching import TokenizedDecisions, batches
 from dualmind.learning.optim import build_optimizers, learning_rate
-from dualmind.models.scoring import HIDDEN
 from dualmind.models.system1 import System1
 from dualmind.progress import Progress
 
@@ -45,17 +43,7 @@ class CloningReport:
 
     curve: list[tuple[int, float]]  # (step, mean loss over the last steps), nats
     valid_loss: float
-    valid_accuracy: float  # share of validation decisions in which the best command is right
-
-
-def command_loss(logits: Tensor, right: Tensor) -> Tensor:
-    """Mean negative log-probability of choosing any right command, in nats: cross-entropy where only one is right.
-
-    Args:
-        logits: (B, C).
-        right: True for commands that are right, at least one in each row (B, C).
-    """
-    return (logits.logsumexp(-1) - logits.masked_fill(~right, HIDDEN).logsumexp(-1)).mean()
+    valid_accuracy: float  # share of validation decisions in which the best command is the expert's
 
 
 def clone(
@@ -80,37 +68,43 @@ def clone(
         renameable: token ids that may change places (see :class:`~dualmind.learning.augment.Renaming`).
         seed: of order and renaming.
     """
-    accelerator = Accelerator(
-        mixed_precision="bf16" if params.precision == "bf16" else "no", cpu=not torch.cuda.is_available()
-    )
+    accelerator = Accelerator(cpu=not torch.cuda.is_available())
     rank, world = accelerator.process_index, accelerator.num_processes
-    order, names = np.random.default_rng([seed, 0]), np.random.default_rng([seed, 1, rank])
+    if min(params.batch_size, len(train)) % world:
+        raise ParamsError(
+            f"batches of {min(params.batch_size, len(train))} decisions cannot be shared equally by {world} processes; "
+            "choose a cloning.batch_size that is a multiple, or another number of processes"
+        )
+    order, names = np.random.default_rng([seed, 0]), np.random.default_rng([seed, 1])
     renaming = Renaming(renameable, len(system1.tokenizer), params.rename_probability, names)
     optimizers = build_optimizers(system1.model, params.optimizer, muon_lr=params.muon_lr, adamw_lr=params.adamw_lr)
     peaks = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
-    scorer = accelerator.prepare(system1.scorer.train())
-    lengths = [len(prompt) for prompt in train.prompts]
-    progress = Progress("cloning", params.steps)
-    curve: list[tuple[int, float]] = []
-    recent: list[Tensor] = []
-    for step, indices in enumerate(batches(lengths, params.batch_size, params.steps, order)):
-        rate = learning_rate(step, params.steps, params.warmup_steps, params.final_lr_fraction)
-        for optimizer, peak in zip(optimizers, peaks, strict=True):
-            optimizer.param_groups[0]["lr"] = peak * rate
-        batch, right = train.batch(indices[rank::world].tolist(), renaming)
-        with accelerator.autocast():
-            loss = command_loss(scorer(batch.to(accelerator.device)), right.to(accelerator.device))
-        accelerator.backward(loss)
-        accelerator.clip_grad_norm_(scorer.parameters(), params.gradient_clip)
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-        recent.append(loss.detach())
-        if (step + 1) % _EVERY == 0 or step + 1 == params.steps:
-            curve.append((step + 1, float(torch.stack(recent).mean())))
-            recent.clear()
-            if accelerator.is_main_process:
-                progress.update(step + 1, f"loss {curve[-1][1]:.3f}")
+    with torch.random.fork_rng():  # published checkpoints drop out by the global generator
+        torch.manual_seed(seed * world + rank)
+        scorer = accelerator.prepare(system1.scorer.train())
+        lengths = [len(prompt) for prompt in train.prompts]
+        progress = Progress("cloning", params.steps)
+        curve: list[tuple[int, float]] = []
+        recent: list[Tensor] = []
+        for step, indices in enumerate(batches(lengths, params.batch_size, params.steps, order)):
+            rate = learning_rate(step, params.steps, params.warmup_steps, params.final_lr_fraction)
+            for optimizer, peak in zip(optimizers, peaks, strict=True):
+                optimizer.param_groups[0]["lr"] = peak * rate
+            tables = renaming.draw(len(indices))
+            batch, chosen = train.batch(indices[rank::world].tolist(), tables[rank::world])
+            with torch.autocast(accelerator.device.type, torch.bfloat16, enabled=params.precision == "bf16"):
+                loss = F.cross_entropy(scorer(batch.to(accelerator.device)), chosen.to(accelerator.device))
+            accelerator.backward(loss)
+            accelerator.clip_grad_norm_(scorer.parameters(), params.gradient_clip)
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+            recent.append(loss.detach())
+            if (step + 1) % _EVERY == 0 or step + 1 == params.steps:
+                curve.append((step + 1, float(torch.stack(recent).mean())))
+                recent.clear()
+                if accelerator.is_main_process:
+                    progress.update(step + 1, f"loss {curve[-1][1]:.3f}")
     system1.scorer.eval()
     return CloningReport(curve, *judge(system1, valid))
 
@@ -121,8 +115,8 @@ def judge(system1: System1, decisions: TokenizedDecisions, batch_size: int = 256
     losses, hits = [], 0
     order = np.argsort([len(prompt) for prompt in decisions.prompts], kind="stable")
     for start in range(0, len(order), batch_size):
-        batch, right = decisions.batch(order[start : start + batch_size].tolist())
+        batch, chosen = decisions.batch(order[start : start + batch_size].tolist())
         logits = system1.scorer(batch.to(system1.model.device)).cpu()
-        losses.append(command_loss(logits, right) * len(right))
-        hits += int(right.gather(1, logits.argmax(-1, keepdim=True)).sum())
+        losses.append(F.cross_entropy(logits, chosen, reduction="sum"))
+        hits += int((logits.argmax(-1) == chosen).sum())
     return float(torch.stack(losses).sum()) / len(order), hits / len(order)

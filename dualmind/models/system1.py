@@ -130,7 +130,9 @@ class System1:
 
 def _load_published(checkpoint: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     try:
-        model = AutoModelForSeq2SeqLM.from_pretrained(checkpoint, local_files_only=True, use_safetensors=True)
+        model = AutoModelForSeq2SeqLM.from_pretrained(
+            checkpoint, local_files_only=True, use_safetensors=True, dtype=torch.float32
+        )  # weights stay in float32 whatever they were published in; precision is a matter of autocast
         return model, AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)
     except (OSError, ValueError) as error:
         raise CheckpointError(

@@ -19,7 +19,7 @@ ROWS = demonstrations()
 META = Meta(kind="system1", parents={}, seed=0, threads=1, steps=0, num_parameters=1, metrics={})
 
 
-def tiny_published(kind: str, folder: Path) -> Path:
+def tiny_published(kind: str, folder: Path, dtype: torch.dtype = torch.float32) -> Path:
     """A real T5 or BART with random weights and a tokenizer, as a publisher would save it."""
     tokenizer = build_tokenizer(texts(ROWS))
     torch.manual_seed(0)
@@ -33,7 +33,7 @@ def tiny_published(kind: str, folder: Path) -> Path:
     if kind == "t5":
         T5ForConditionalGeneration(
             T5Config(**shared, d_kv=8, d_ff=64, num_layers=1, num_decoder_layers=1, num_heads=4)
-        ).save_pretrained(folder)
+        ).to(dtype).save_pretrained(folder)
     else:
         BartForConditionalGeneration(
             BartConfig(
@@ -79,6 +79,30 @@ def test_scores_are_a_distribution_and_no_command_sees_another(system1: System1)
         shuffled = system1.score([row.prompt], [own])[0]
         expected = scores[list(order)] - scores[list(order)].logsumexp(0)
         torch.testing.assert_close(shuffled, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_published_checkpoint_in_bf16_scores(tmp_path: Path) -> None:
+    folder = tiny_published("t5", tmp_path, torch.bfloat16)
+    system1 = System1.build(PublishedParams(kind="published", checkpoint=str(folder)), [], seed=0)
+    assert system1.score([ROWS[0].prompt], [ROWS[0].candidates])[0].exp().sum() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_dropout_of_a_published_checkpoint_follows_the_seed_and_leaves_the_global_generator(tmp_path: Path) -> None:
+    folder = tiny_published("t5", tmp_path)  # T5 drops 0.1 of its states
+    params = CloningParams(
+        steps=3, batch_size=8, optimizer="adamw", muon_lr=0.02, adamw_lr=0.003, warmup_steps=1,
+        final_lr_fraction=0.1, gradient_clip=1.0, rename_probability=0.0, precision="fp32",
+    )  # fmt: skip
+
+    def trained(state: int) -> torch.Tensor:
+        own = System1.build(PublishedParams(kind="published", checkpoint=str(folder)), [], seed=0)
+        decisions = TokenizedDecisions.of(ROWS[:16], own)
+        torch.manual_seed(state)
+        clone(own, decisions, decisions, params, renameable=frozenset(), seed=4)
+        assert torch.equal(torch.rand(1), torch.rand(1, generator=torch.Generator().manual_seed(state)))
+        return torch.cat([p.detach().flatten() for p in own.model.parameters()])
+
+    assert torch.equal(trained(1), trained(2))
 
 
 def test_published_checkpoint_that_is_not_there_is_refused_with_the_remedy() -> None:

@@ -24,7 +24,6 @@ _THING = re.compile(r"\ba ([a-z]+ \d+)")
 _INTRO_LIST = re.compile(r"you see (.*?)\.\n", re.DOTALL)
 _TASK = re.compile(r"Your task is to: (.*)", re.DOTALL)
 _CONTENTS = re.compile(r"(?:On|In) (?:the ([a-z]+ \d+)|it), you see (.*?)\.?$", re.DOTALL)
-_NUMBER = re.compile(r"\d+")
 _TAKE = re.compile(r"take (?:\* )?([a-z]+) ")
 _IS_CLOSED = re.compile(r"The ([a-z]+ \d+) is closed\.")
 
@@ -142,17 +141,6 @@ class Belief:
                 out.append(MARK)
             out.append(word)
         return " ".join(out)
-
-
-def interchangeable(candidate: str) -> str:
-    """A text that is the same for commands between which nothing seen so far can choose.
-
-    Going to one receptacle or another of a kind is the same while neither was visited: the expert's pick among them
-    follows the order of a list that a policy does not see, and to learn it would be to learn noise.
-    """
-    return (
-        _NUMBER.sub("#", candidate) if candidate.startswith("go to ") and candidate.endswith(f" {NEW}") else candidate
-    )
 
 
 def object_words(candidates: Iterable[str]) -> set[str]:
