@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, set_seed
 
 from benchmarks.household_success import demonstrations
@@ -23,7 +24,7 @@ from dualmind.domains.household.generate import generate_games
 from dualmind.evaluation.intervals import bootstrap_mean
 from dualmind.evaluation.latency import latency
 from dualmind.learning.batching import TokenizedDecisions
-from dualmind.learning.cloning import CloningParams, clone, command_loss
+from dualmind.learning.cloning import CloningParams, clone
 from dualmind.models.system1 import System1
 from stages.params import load_params
 from stages.pretrain import PretrainParams, texts
@@ -39,12 +40,12 @@ class ForTrainer(nn.Module):
         self.scorer = system1.scorer
 
     def forward(self, batch: Any, labels: Tensor) -> dict[str, Tensor]:
-        return {"loss": command_loss(self.scorer(batch), labels)}
+        return {"loss": F.cross_entropy(self.scorer(batch), labels)}
 
 
 def ours(system1: System1, decisions: TokenizedDecisions, params: CloningParams) -> float:
     """Decisions per second of our loop."""
-    few = TokenizedDecisions(decisions.prompts[:8], decisions.commands[:8], decisions.accepted[:8], decisions.pad)
+    few = TokenizedDecisions(decisions.prompts[:8], decisions.commands[:8], decisions.chosen[:8], decisions.pad)
     start = time.perf_counter()
     clone(system1, decisions, few, params, renameable=frozenset(), seed=0)
     return STEPS * BATCH / (time.perf_counter() - start)

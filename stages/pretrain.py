@@ -70,7 +70,7 @@ def texts(rows: Sequence[DecisionRow]) -> list[str]:
     return [text for row in rows for text in (row.prompt, *row.candidates)]
 
 
-def renameable(rows: list[DecisionRow], system1: System1) -> frozenset[int]:
+def renameable(rows: Sequence[DecisionRow], system1: System1) -> frozenset[int]:
     """Ids of words for things that can be taken; words that are unknown or of several tokens stay as they are."""
     words = sorted(object_words(candidate for row in rows for candidate in row.candidates))
     ids = system1.command_ids(words)
