@@ -44,9 +44,11 @@ class Keys:
         facts = [frame.format(one, other) for one, other in zip(ring, ring[1:] + ring[:1], strict=True)]
         told = " ".join(sample(rng, facts, len(facts)))
         if phrasing == "rooms":
-            text = f"{told} start in the {ring[0]} room and use {hops} keys . where are you ?"
+            keys = "1 key" if hops == 1 else f"{hops} keys"
+            text = f"{told} start in the {ring[0]} room and use {keys} . where are you ?"
         else:
-            text = f"{told} start with the {ring[0]} key . what do you have after {hops} doors ?"
+            doors = "1 door" if hops == 1 else f"{hops} doors"
+            text = f"{told} start with the {ring[0]} key . what do you have after {doors} ?"
         steps = rollout(hops, _follow(text))
         return Question(text, steps[-1], steps, self.name, hops, phrasing)
 

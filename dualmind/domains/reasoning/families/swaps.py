@@ -138,8 +138,11 @@ def _write_plain(hops: int, rng: np.random.Generator) -> str:
     holds = " . ".join(f"{p} has {t}" for p, t in zip(people, things, strict=True))
     now = pick(rng, people)  # who holds what will be asked for
     asked, swaps = things[people.index(now)], []
-    for _ in range(hops):
-        moves = rng.random() < 1 - 1 / len(people)  # so that everybody is as likely to hold it afterwards
+    for index in range(hops):
+        # as likely to end with whom it started as with anybody else; and, but for a single swap, no more likely with
+        # the two of the last swap
+        last = index == hops - 1 > 0
+        moves = rng.random() < (2 / len(people) if last else 1 - 1 / len(people))
         others = [person for person in people if person != now]
         pair = sample(rng, [now, pick(rng, others)], 2) if moves else sample(rng, others, 2)
         now = pair[pair[0] == now] if moves else now
