@@ -1,6 +1,6 @@
 """The reasoning domain: questions as problems, episodes of one step, and the expert's numbered steps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -20,24 +20,23 @@ class QuestionEpisode(gymnasium.Env[str, str]):
     holds what a model reads: ``prompt``, and ``candidates``, which are none since answers are free text.
     """
 
-    def __init__(self, question: Question, family: Family) -> None:
-        self.question = question
+    def __init__(self, text: str, score: Callable[[str], float]) -> None:
+        """Args are what is asked, and the score of an action in 0..1."""
         self.action_space = gymnasium.spaces.Text(max_length=2_000)
-        self.observation_space = gymnasium.spaces.Text(max_length=2_000)
-        self._family = family
+        self.observation_space = gymnasium.spaces.Text(max_length=20_000)
+        self._text, self._score = text, score
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Ask the question; it holds no chance, so ``seed`` changes nothing."""
         super().reset(seed=seed, options=options)
-        return self.question.text, self._info()
+        return self._text, self._info()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Answer; the episode is over."""
-        reward = self._family.score(self.question, parse_output(action)[1])
-        return self.question.text, reward, True, False, self._info()
+        return self._text, self._score(action), True, False, self._info()
 
     def _info(self) -> dict[str, Any]:
-        return {"prompt": as_prompt(self.question), "candidates": ()}
+        return {"prompt": as_prompt(self._text), "candidates": ()}
 
 
 class Reasoning:
@@ -66,11 +65,11 @@ class Reasoning:
     def expert(self, problem: Problem) -> Iterator[Decision]:
         """The one decision: the answer, with all steps as its rationale."""
         question: Question = problem.payload
-        yield Decision(as_prompt(question), (), question.answer, question.rationale)
+        yield Decision(as_prompt(problem.text), (), question.answer, question.rationale)
 
     def episode(self, problem: Problem) -> QuestionEpisode:
         """The question as an environment of one step."""
-        return QuestionEpisode(problem.payload, self._family(problem))
+        return QuestionEpisode(problem.text, lambda action: self.score(problem, [action]))
 
     def check_step(self, problem: Problem, steps: Sequence[str]) -> bool:
         """Is the last of the values (without their numbers) right, given those before it?"""
@@ -84,9 +83,9 @@ class Reasoning:
         return self._families[problem.payload.family]
 
 
-def as_prompt(question: Question) -> str:
+def as_prompt(text: str) -> str:
     """What a model reads."""
-    return f"{_MARKER} {question.text}"
+    return f"{_MARKER} {text}"
 
 
 def as_problem(question: Question) -> Problem:
