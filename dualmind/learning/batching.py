@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dualmind.data.decisions import DecisionRow
 from dualmind.learning.augment import rename
 from dualmind.models.scoring import ScoringBatch, collate
-from dualmind.models.system1 import System1
+from dualmind.models.text_model import TextModel
 
 _WINDOW = 16  # batches among which prompts are sorted by length: padding falls from a half to a tenth
 
@@ -25,13 +25,15 @@ class TokenizedDecisions:
     pad: int
 
     @classmethod
-    def of(cls, rows: Sequence[DecisionRow], system1: System1) -> "TokenizedDecisions":
-        """Tokenise rows that have candidates with the tokenizer of ``system1``."""
-        pad = system1.tokenizer.pad_token_id
+    def of(
+        cls, rows: Sequence[DecisionRow], system: TextModel, prompts: Sequence[str] | None = None
+    ) -> "TokenizedDecisions":
+        """Tokenise rows that have candidates with the tokenizer of ``system``; ``prompts`` replace their own."""
+        pad = system.tokenizer.pad_token_id
         assert isinstance(pad, int)
         return cls(
-            prompts=system1.prompt_ids([row.prompt for row in rows]),
-            commands=[system1.command_ids(row.candidates) for row in rows],
+            prompts=system.prompt_ids(prompts or [row.prompt for row in rows]),
+            commands=[system.command_ids(row.candidates) for row in rows],
             chosen=[row.candidates.index(row.target) for row in rows],
             pad=pad,
         )

@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from dualmind.models.config import MAX_REASONING_STEPS
 from dualmind.models.levels import Thought
+from dualmind.models.text_model import pad_rows
 
 IGNORED = -100  # label that cross-entropy leaves out
 _STEP = re.compile(r"#\d+ ([^#=]+)")
@@ -62,15 +63,20 @@ class TokenizedTexts:
     def __len__(self) -> int:
         return len(self.prompts)
 
+    @property
+    def lengths(self) -> list[int]:
+        """Words of each prompt and its text."""
+        return [len(prompt) + len(text) for prompt, text in zip(self.prompts, self.texts, strict=True)]
+
     def batch(self, indices: Sequence[int]) -> WritingBatch:
         """One padded batch."""
         prompts, texts = [self.prompts[i] for i in indices], [self.texts[i] for i in indices]
-        prompt_ids, labels = _pad(prompts, self.pad), _pad(texts, IGNORED)
-        mask = torch.arange(prompt_ids.shape[1]) < torch.tensor([len(p) for p in prompts])[:, None]
+        prompt_ids, mask = pad_rows(prompts, self.pad)
+        labels, _ = pad_rows(texts, IGNORED)
         hops = torch.tensor([self.hops[i] for i in indices])[:, None]  # (B, 1)
         halts = (torch.arange(1, MAX_REASONING_STEPS + 1) >= hops).float()
         conclusions = torch.from_numpy(np.stack([self.conclusions[i] for i in indices]))
-        return WritingBatch(prompt_ids, mask.long(), labels, conclusions, halts)
+        return WritingBatch(prompt_ids, mask, labels, conclusions, halts)
 
 
 def conclusions_of(text: str) -> list[str]:
@@ -79,7 +85,7 @@ def conclusions_of(text: str) -> list[str]:
     A text of more steps than that is concluded as far as its seventh.
     """
     steps = [step.split()[-1] for step in _STEP.findall(text)]
-    last = text.split()[-1]
+    last = text.rsplit(maxsplit=1)[-1]
     return [*steps, *[last] * MAX_REASONING_STEPS][:MAX_REASONING_STEPS]
 
 
@@ -99,10 +105,3 @@ def thought_losses(thought: Thought, batch: WritingBatch) -> dict[str, Tensor]:
         right = (thought.conclusions[:, -1].argmax(-1) == wanted[:, -1]).float()
         losses["verify"] = F.binary_cross_entropy_with_logits(thought.validity.float(), right)
     return losses
-
-
-def _pad(rows: Sequence[NDArray[np.int64]], value: int) -> Tensor:
-    padded = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
-    for i, row in enumerate(rows):
-        padded[i, : len(row)] = row
-    return torch.from_numpy(padded)

@@ -1,6 +1,6 @@
 """Writing text with our own encoder-decoders: greedy or sampled, batched, with a key-value cache of fixed size.
 
-``generate`` of transformers does the same and more; per word it spends several times what a model of this size computes.
+``generate`` of transformers does the same and more; per word it spends several times what so small a model computes.
 A test compares the two, word by word.
 """
 
@@ -33,7 +33,9 @@ class Written:
 class _Caches:
     """Keys and values of all layers for R rows: those of the prompt, and T positions for what is written."""
 
-    def __init__(self, model: CompactForConditionalGeneration, memory: Tensor, mask: Tensor, rows: Tensor, length: int):
+    def __init__(
+        self, model: CompactForConditionalGeneration, memory: Tensor, mask: Tensor, rows: Tensor, length: int
+    ) -> None:
         self.layers: list[DecoderLayer] = list(model.layers)  # type: ignore[arg-type]  # a ModuleList of them
         self.bias = hide(cover(mask, memory), memory.dtype)[rows]
         self.read = [tuple(x[rows] for x in layer.cross_attention.keys_values(memory)) for layer in self.layers]

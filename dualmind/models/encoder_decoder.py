@@ -203,7 +203,7 @@ class CompactPreTrainedModel(PreTrainedModel):
     """Initialisation, shared by encoder and decoder."""
 
     config: CompactConfig
-    config_class = CompactConfig
+    config_class: type[CompactConfig] = CompactConfig
     base_model_prefix = "model"
     main_input_name = "input_ids"
 

@@ -1,4 +1,4 @@
-"""A mixture of experts in place of a feed-forward layer: each position goes to one expert (Fedus et al. 2022, Switch)."""
+"""A mixture of experts in place of a feed-forward layer (Switch, Fedus et al. 2022): a position goes to one expert."""
 
 from dataclasses import dataclass
 

@@ -130,7 +130,8 @@ class Levels(nn.Module):
         self, slots: Tensor, states: Tensor, bias: Tensor, max_steps: int, early_stop: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Slots, conclusions (B, T, V), halts (B, T) and steps (B,) of one run of the reasoning level."""
-        conclusions, halts = [], []
+        conclusions: list[Tensor] = []
+        halts: list[Tensor] = []
         active = torch.ones(len(slots), dtype=torch.bool, device=slots.device)
         steps = torch.zeros(len(slots), dtype=torch.long, device=slots.device)
         for _ in range(max_steps if self.reasoning is not None else 0):

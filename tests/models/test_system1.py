@@ -7,13 +7,15 @@ from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5F
 
 from dualmind.errors import CheckpointError
 from dualmind.learning.batching import TokenizedDecisions
-from dualmind.learning.cloning import CloningParams, clone
+from dualmind.learning.cloning import Lessons, clone
 from dualmind.models import system1 as module
 from dualmind.models.checkpoint import Meta, save_checkpoint
-from dualmind.models.system1 import PublishedParams, System1
+from dualmind.models.system1 import System1
+from dualmind.models.text_model import PublishedParams
 from dualmind.models.tokenizer import build_tokenizer
 from stages.pretrain import texts
 from tests.learning.demonstrations import demonstrations, small_system1
+from tests.learning.test_cloning import PARAMS
 
 ROWS = demonstrations()
 META = Meta(kind="system1", parents={}, seed=0, threads=1, steps=0, num_parameters=1, metrics={})
@@ -56,13 +58,10 @@ def system1(request: pytest.FixtureRequest, tmp_path: Path) -> System1:
 
 
 def test_any_encoder_decoder_learns_to_score_and_comes_back_from_disk(system1: System1, tmp_path: Path) -> None:
-    params = CloningParams(
-        steps=40, batch_size=16, optimizer="adamw", muon_lr=0.02, adamw_lr=0.003, warmup_steps=5,
-        final_lr_fraction=0.1, gradient_clip=1.0, rename_probability=0.0, precision="fp32",
-    )  # fmt: skip
+    params = PARAMS.model_copy(update={"optimizer": "adamw", "rename_probability": 0.0})
     decisions = TokenizedDecisions.of(ROWS, system1)
-    report = clone(system1, decisions, decisions, params, renameable=frozenset(), seed=0)
-    assert report.curve[-1][1] < 0.85 * report.curve[0][1]
+    report = clone(system1, Lessons(decisions, None), params, seed=0)
+    assert report.curve[-1]["loss"] < 0.85 * report.curve[0]["loss"]
     before = system1.score([r.prompt for r in ROWS[:5]], [r.candidates for r in ROWS[:5]])
     save_checkpoint(tmp_path / "saved", system1.model, system1.tokenizer, META)
     after = System1.load(tmp_path / "saved").score([r.prompt for r in ROWS[:5]], [r.candidates for r in ROWS[:5]])
@@ -89,16 +88,13 @@ def test_a_published_checkpoint_in_bf16_scores(tmp_path: Path) -> None:
 
 def test_dropout_of_a_published_checkpoint_follows_the_seed_and_leaves_the_global_generator(tmp_path: Path) -> None:
     folder = tiny_published("t5", tmp_path)  # T5 drops 0.1 of its states
-    params = CloningParams(
-        steps=3, batch_size=8, optimizer="adamw", muon_lr=0.02, adamw_lr=0.003, warmup_steps=1,
-        final_lr_fraction=0.1, gradient_clip=1.0, rename_probability=0.0, precision="fp32",
-    )  # fmt: skip
+    params = PARAMS.model_copy(update={"optimizer": "adamw", "rename_probability": 0.0, "steps": 3, "batch_size": 8})
 
     def trained(state: int) -> torch.Tensor:
         own = System1.build(PublishedParams(kind="published", checkpoint=str(folder)), [], seed=0)
         decisions = TokenizedDecisions.of(ROWS[:16], own)
         torch.manual_seed(state)
-        clone(own, decisions, decisions, params, renameable=frozenset(), seed=4)
+        clone(own, Lessons(decisions, None), params, seed=4)
         assert torch.equal(torch.rand(1), torch.rand(1, generator=torch.Generator().manual_seed(state)))
         return torch.cat([p.detach().flatten() for p in own.model.parameters()])
 

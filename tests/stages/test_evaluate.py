@@ -26,7 +26,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         prepare(PREPARE, household(), Path("artifacts/prepare/household"))
         validate(SUITES, Path("artifacts/prepare/household"), Path("artifacts/validate/household"))
         decisions = open_validated(Path("artifacts/validate/household/decisions.json"))
-        pretrain(PARAMS, RUN, decisions, Path("artifacts/pretrain/system1"))
+        pretrain(PARAMS, RUN, {"household": decisions}, Path("artifacts/pretrain/system1"))
     return root
 
 
