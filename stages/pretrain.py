@@ -27,6 +27,7 @@ from dualmind.storage import write_json
 from stages.params import RunParams, load_params
 
 DOMAINS = ("household", "reasoning")
+EASY = 2  # hops of a question that System 1 is meant to answer
 
 
 class System1Params(BaseModel):
@@ -35,6 +36,7 @@ class System1Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: system1.ModelParams
+    hard_share: Annotated[float, Field(ge=0, le=1)]  # of the questions of 3 hops and more that it learns from
     cloning: CloningParams
 
 
@@ -109,13 +111,14 @@ def lessons(params: PretrainParams, rows: Sequence[DecisionRow], system: TextMod
     """What a system learns: to choose commands, and to write answers (System 1), or steps and plans (System 2)."""
     choices, questions = [row for row in rows if row.candidates], [row for row in rows if not row.candidates]
     prompts = [row.prompt for row in choices]
+    luck = np.random.default_rng([seed, 3]).random(len(questions))
     if isinstance(params, System1Params):
-        pairs = [(row.prompt, row.target) for row in questions]
+        kept = luck < params.hard_share
+        pairs = [(row.prompt, row.target) for row, keep in zip(questions, kept, strict=True) if keep or row.hops <= EASY]
     else:
-        direct = np.random.default_rng([seed, 3]).random(len(questions)) < params.direct_share
         pairs = [
             (row.prompt, f"{ANSWER} {row.target}" if short else row.rationale)
-            for row, short in zip(questions, direct, strict=True)
+            for row, short in zip(questions, luck < params.direct_share, strict=True)
         ]
         pairs += [(row.prompt, row.rationale) for row in choices]
         prompts = [with_plan(row.prompt, row.rationale) for row in choices]

@@ -10,8 +10,9 @@ from dualmind.data.validation import ValidatedDataset, open_validated
 from dualmind.errors import ReceiptMismatch
 from dualmind.models.checkpoint import Checkpoint
 from stages.params import RunParams
-from stages.prepare import prepare
+from stages.prepare import prepare_household
 from stages.pretrain import System1Params, pretrain
+from stages.validate import SUITES as NAMES
 from stages.validate import validate
 from tests.learning import test_cloning
 from tests.learning.demonstrations import SMALL
@@ -25,8 +26,8 @@ PARAMS = System1Params(model=SMALL, cloning=test_cloning.PARAMS.model_copy(updat
 @pytest.fixture(scope="module")
 def decisions(tmp_path_factory: pytest.TempPathFactory) -> ValidatedDataset:
     root = tmp_path_factory.mktemp("stages")
-    prepare(PREPARE, household(), root / "prepare")
-    validate(SUITES, root / "prepare", root / "validate")
+    prepare_household(PREPARE, household(), root / "prepare")
+    validate(SUITES, NAMES["household"], root / "prepare", root / "validate")
     return open_validated(root / "validate" / "decisions.json")
 
 

@@ -24,7 +24,7 @@ class Mix(BaseModel):
 
 
 def generate_questions(
-    num: Mapping[Split, int], mix: Mix, seed: int, families: Sequence[Family] = FAMILIES
+    num: Mapping[Split, int], mix: Mix | Mapping[Split, Mix], seed: int, families: Sequence[Family] = FAMILIES
 ) -> list[Question]:
     """Draw questions; families take turns, so that every split has all of them.
 
@@ -32,7 +32,7 @@ def generate_questions(
 
     Args:
         num: questions of each split, >= 0.
-        mix: how many hops they have.
+        mix: how many hops they have, of all splits or of each.
         seed: of everything, >= 0.
         families: which to draw from; their order counts.
 
@@ -50,7 +50,8 @@ def generate_questions(
         rng = np.random.default_rng([seed, SPLITS.index(split)])
         drawn[split] = []
         for index in range(num.get(split, 0)):
-            family, hops = families[index % len(families)], _draw_hops(mix, rng)
+            own = mix if isinstance(mix, Mix) else mix[split]
+            family, hops = families[index % len(families)], _draw_hops(own, rng)
             question = _draw_new(family, hops, rng, seen)
             seen.add(question.text)
             drawn[split].append(replace(question, split=split))
