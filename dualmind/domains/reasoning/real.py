@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dualmind.domains.base import Problem, Split
+from dualmind.domains.reasoning.families.words import ORDINALS
 from dualmind.domains.reasoning.question import parse_output
 from dualmind.errors import QuestionError
 
@@ -34,17 +35,23 @@ FAMILY_OF_BBH = {
 }
 # says the same before each question of logical_deduction, and our family leaves it out
 _PREAMBLE = re.compile(r"^the following paragraphs .* consistent within each paragraph \. ")
-_WORD = re.compile(r"\d+(?:,\d{3})+(?!\d)|\d+(?:\.\d+)?|[^\W\d_]+(?:'[^\W\d_]+)*|[^\w\s]|_")
+_WORD = re.compile(r"\d+(?:,\d{3})+(?!\d)|\d+(?:\.\d+)?|[^\W\d_]+(?:['&][^\W\d_]+)*|[^\w\s]|_")
 _OPTION = re.compile(r"^\(([A-Z])\) (.+)$", re.MULTILINE)
 _PREDICATE = re.compile(r"^(?:the )?(.+?) ((?:is|are|finished) .+)$")
-# what makes up a hop in a task's text, to sort its questions by; 1 where we have no family
+
+
+def _place(word: str) -> int:
+    return ORDINALS.index(word) + 1 if word in ORDINALS else 1
+
+
+# what makes up a hop in a task's text, as in our family of its kind; 1 where we have none
 _HOPS: dict[str, Callable[[str, str], int]] = {
     "arithmetic": lambda text, _: len(re.findall(r"(?<=[\d)]) [-+*] ", text)),
     "boolean": lambda text, _: len(re.findall(r"\b(?:not|and|or)\b", text)),
     "brackets": lambda _, answer: len(answer.split()),
     "counting": lambda text, _: text.count(" , ") + 1,
     "navigation": lambda text, _: len(re.findall(r"\b(?:take|turn)\b", text)),
-    "ordering": lambda text, _: text.count(" . ") - 1,
+    "ordering": lambda text, _: max(map(_place, text.rpartition(" . ")[2].split())),
     "sorting": lambda _, answer: len(answer.split()) - 1,
     "swaps": lambda text, _: len(re.findall(r"(?:first|then|finally) ,", text)),
     "truth": lambda text, _: text.count(" says "),

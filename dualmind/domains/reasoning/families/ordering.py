@@ -133,22 +133,22 @@ class Ordering:
 def _write(scene: _Scene, num_things: int, place: int, rng: np.random.Generator) -> str:
     """Clues between neighbours and one between the two ends, so that every thing occurs in two of them.
 
-    Sometimes one thing is told by its place alone, and its neighbours become neighbours of each other.
+    Some things are told by their places alone, and their neighbours become neighbours of each other.
     """
     row, asked_end = sample(rng, scene.pool, num_things), between(rng, 0, 1)
     asked = row[-place if asked_end else place - 1]
-    told_alone = pick(rng, [thing for thing in row if thing != asked]) if rng.random() < 0.3 else None
-    chain = [thing for thing in row if thing != told_alone]
+    others = [thing for thing in row if thing != asked]
+    told_alone = sample(rng, others, between(rng, 0, num_things // 3))
+    chain = [thing for thing in row if thing not in told_alone]
     pairs = list(itertools.pairwise(chain)) + ([(chain[0], chain[-1])] if len(chain) > 2 else [])
     the, clues = scene.article, []
     for low, high in pairs:
         first, relation, second = (low, scene.lower, high) if rng.random() < 0.5 else (high, scene.higher, low)
         clues.append(f"{the}{first} {relation} {the}{second} .")
-    if told_alone is not None:
-        index = row.index(told_alone)
-        places = [p for p in ((index + 1, 0), (num_things - index, 1)) if p[0] <= len(ORDINALS)]
-        rank = _rank(scene, *pick(rng, places))
-        clues.append(f"{the}{told_alone} {scene.be} {rank} .")
+    for thing in told_alone:
+        place_of = ((row.index(thing) + 1, 0), (num_things - row.index(thing), 1))
+        rank = _rank(scene, *pick(rng, [place for place in place_of if place[0] <= len(ORDINALS)]))
+        clues.append(f"{the}{thing} {scene.be} {rank} .")
     listed = ""
     if scene.opening:
         things = [with_article(thing) if scene.listed else thing for thing in sample(rng, row, num_things)]
