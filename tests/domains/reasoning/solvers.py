@@ -141,7 +141,7 @@ def keys(text: str) -> str:
     start, number = re.findall(r"start .*? (\w+) (?:room|key)\b", text)[0], int(re.findall(r"\d+", text)[0])
     row = np.linalg.matrix_power(matrix, number)[colours.index(start)]
     assert row.sum() == 1
-    return colours[int(row.argmax())]
+    return str(colours[int(row.argmax())])
 
 
 def counting(text: str) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from dualmind.domains.base import SPLITS
+from dualmind.domains.base import SPLITS, Split
 from dualmind.domains.reasoning.families import FAMILIES
 from dualmind.domains.reasoning.families.brackets import Brackets
 from dualmind.domains.reasoning.generate import Mix, generate_questions
@@ -13,7 +13,7 @@ from dualmind.errors import QuestionError
 from dualmind.models.tokenizer import build_tokenizer
 
 MIX = Mix(easy_share=0.85, max_hops=8)
-NUM = {"train": 1500, "valid_train": 100, "valid_seen": 200, "valid_unseen": 200}
+NUM: dict[Split, int] = {"train": 1500, "valid_train": 100, "valid_seen": 200, "valid_unseen": 200}
 QUESTIONS = generate_questions(NUM, MIX, seed=1)
 
 
@@ -26,7 +26,7 @@ def test_splits_have_their_numbers_and_share_no_text() -> None:
 
 
 def test_the_same_arguments_give_the_same_questions_in_any_order_of_the_splits() -> None:
-    assert generate_questions(dict(reversed(NUM.items())), MIX, seed=1) == QUESTIONS
+    assert generate_questions({split: NUM[split] for split in reversed(SPLITS)}, MIX, seed=1) == QUESTIONS
     assert generate_questions(NUM, MIX, seed=2) != QUESTIONS
 
 
@@ -93,4 +93,4 @@ def test_no_family_and_a_family_without_new_questions_are_clear_errors() -> None
 @pytest.mark.parametrize("fields", [{"easy_share": 1.1}, {"max_hops": 13}, {"max_hops": 2}, {"hard_share": 1}])
 def test_a_mix_out_of_range_is_an_error(fields: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
-        Mix(**{"easy_share": 0.85, "max_hops": 8, **fields})
+        Mix.model_validate({"easy_share": 0.85, "max_hops": 8, **fields})

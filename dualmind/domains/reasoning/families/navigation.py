@@ -46,9 +46,9 @@ def _read(text: str) -> tuple[_Phrasing, tuple[int, int], list[_Move]]:
             for turn, number, way in re.findall(r"turn (\w+)|take (\d+) steps? ?(\w*)", told)
         ]
         return "bbh_sides" if sides else "bbh_turns", (_CENTRE, _CENTRE), moves
-    x, y = re.findall(r"\d+", text)[:2]
+    column, row = re.findall(r"\d+", text)[:2]
     moves = [(way, int(number)) for number, way in re.findall(r"(?:go|move) (\d+) (\w+)", text)]
-    return "compass" if text.startswith("start at") else "grid", (int(x), int(y)), moves
+    return "compass" if text.startswith("start at") else "grid", (int(column), int(row)), moves
 
 
 def _walk(phrasing: _Phrasing, state: tuple[int, int, int], move: _Move) -> tuple[int, int, int]:
@@ -79,8 +79,8 @@ def _follow(text: str) -> Follow:
     def follow(before: Sequence[str]) -> str:
         state = (*start, 0)
         if before:
-            x, y, *heading = before[-1].split()
-            state = (int(x), int(y), _HEADINGS.index(heading[0]) if turns else 0)
+            column, row, *heading = before[-1].split()
+            state = (int(column), int(row), _HEADINGS.index(heading[0]) if turns else 0)
         x, y, at = _walk(phrasing, state, moves[len(before)])
         return f"{x} {y} {_HEADINGS[at]}" if turns else f"{x} {y}"
 
@@ -116,7 +116,8 @@ class Navigation:
 
 def _write_place(phrasing: _Phrasing, hops: int, rng: np.random.Generator) -> str:
     start = (between(rng, 0, _TOP), between(rng, 0, _TOP))
-    state, told = (*start, 0), []
+    state = (*start, 0)
+    told: list[str] = []
     while len(told) < hops:
         way, number = pick(rng, _WAYS[phrasing]), between(rng, 1, _MAX_STEPS)
         try:

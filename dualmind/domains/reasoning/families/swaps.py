@@ -20,8 +20,6 @@ from dualmind.domains.reasoning.question import (
     sample,
 )
 
-_MAX_BBH_HOPS = 3  # as many as BIG-Bench Hard has for three people; that is 89 words already
-
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
@@ -98,15 +96,22 @@ def _follow(facts: _Facts) -> Follow:
 
 @dataclass(frozen=True, slots=True)
 class Swaps:
-    """Three to five people swap what they hold (BIG-Bench Hard: tracking_shuffled_objects)."""
+    """People swap what they hold (BIG-Bench Hard: tracking_shuffled_objects).
+
+    Three swaps among three people take 99 words in BIG-Bench Hard's wording, seven among seven 180: so its wording is
+    used up to ``max_bbh_hops`` only, and the plain one, with three to five people, has all numbers of hops.
+    """
 
     name: str = "swaps"
+    max_bbh_hops: int = 3  # 0..12
+    max_bbh_people: int = 3  # 3..7; there are three, five or seven
 
     def draw(self, hops: int, rng: np.random.Generator) -> Question:
         """One hop is one swap, whether or not it moves what is asked for."""
         check_hops(hops)
-        if hops <= _MAX_BBH_HOPS and rng.random() < 0.5:
-            text, phrasing = _write_bbh(hops, rng), "bbh"
+        if hops <= self.max_bbh_hops and rng.random() < 0.5:
+            num_people = pick(rng, [number for number in (3, 5, 7) if number <= self.max_bbh_people])
+            text, phrasing = _write_bbh(hops, num_people, rng), "bbh"
         else:
             text, phrasing = _write_plain(hops, rng), "plain"
         steps = rollout(hops, _follow(_read(text)))
@@ -121,8 +126,8 @@ class Swaps:
         return exact(question, answer)
 
 
-def _write_bbh(hops: int, rng: np.random.Generator) -> str:
-    scene, people = pick(rng, _SCENES), list(PLAYERS[:3])
+def _write_bbh(hops: int, num_people: int, rng: np.random.Generator) -> str:
+    scene, people = pick(rng, _SCENES), list(PLAYERS[:num_people])
     things = sample(rng, scene.pool, len(people))
     holds = enumerate_words([f"{p} {scene.has} {t}{scene.thing}" for p, t in zip(people, things, strict=True)])
     swaps = [" and ".join(sample(rng, people, 2)) for _ in range(hops)]
