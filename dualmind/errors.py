@@ -8,6 +8,8 @@
     │   ├── ValidationFailed   a data set that did not pass its gate
     │   └── ReceiptMismatch    bytes other than those that were validated
     ├── CheckpointError        a checkpoint that is incomplete, unsafe or of other shapes
+    ├── GateError              a gate that cannot be fitted, is damaged or belongs to other weights
+    ├── RequestError           a request that an agent cannot take
     ├── StorageError           a file that could not be written in full
     └── PipelineError          a stage that failed, a busy lock, a graph that cannot be read
 
@@ -46,6 +48,14 @@ class ReceiptMismatch(DataError):
 
 class CheckpointError(DualmindError):
     """A checkpoint is incomplete, unsafe to load, or has other shapes than its config."""
+
+
+class GateError(DualmindError):
+    """A gate cannot be fitted, is damaged, or belongs to other weights."""
+
+
+class RequestError(DualmindError):
+    """A request is empty, too long or of an unknown form."""
 
 
 class StorageError(DualmindError):

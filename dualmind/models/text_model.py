@@ -113,15 +113,30 @@ class TextModel:
             generator: source of the draws; of our own models only.
             max_steps: steps of the reasoning level at most, where the model has one.
         """
-        rows = self.prompt_ids(prompts)
-        ids, mask = pad_rows(rows, self.pad_id)
+        ids, mask = pad_rows(self.prompt_ids(prompts), self.pad_id)
         ids, mask = ids.to(self.model.device), mask.to(self.model.device)
+        options = {"copies": copies, "first": first, "temperature": temperature, "generator": generator}
+        return self.write_from(self._memory(ids, mask, max_steps), ids, mask, max_words=max_words, **options)
+
+    def write_from(
+        self,
+        memory: Tensor,
+        ids: Tensor,
+        mask: Tensor,
+        *,
+        max_words: int,
+        copies: int = 1,
+        first: str | None = None,
+        temperature: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> list[list[Written]]:
+        """:meth:`write` where the prompts (B, L) were read before: ``memory`` (B, M, D) is what the decoder reads."""
         if not isinstance(self.model, CompactForConditionalGeneration):
             return self._generate(ids, mask, max_words, copies, temperature)
         first_id = None if first is None else self.command_ids([first])[0][0]
         return decoding.write(
-            self.model, self._memory(ids, mask, max_steps), mask, max_words=max_words, copies=copies,
-            first=first_id, temperature=temperature, generator=generator,
+            self.model, memory, mask, max_words=max_words, copies=copies, first=first_id, temperature=temperature,
+            generator=generator,
         )  # fmt: skip
 
     def text(self, written: Written) -> str:
