@@ -2,10 +2,7 @@
 
 import os
 import signal
-import subprocess
 import sys
-import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +11,7 @@ from typing import Any
 import yaml
 
 from dualmind.errors import PipelineError
-
-_TAIL = 30  # lines of output that an error repeats
+from tasks.programs import Ended, Limit, ProcessGroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +44,15 @@ class StageRef:
         raise PipelineError(f"stage {self.name} has no output {path}; it has {', '.join(r.path for r in self.outs)}")
 
 
-def reproduce(name: str, root: Path, *, timeout_s: float, log: Callable[[str], None]) -> StageRef:
+def reproduce(
+    name: str, root: Path, groups: ProcessGroups, *, timeout_s: float, log: Callable[[str], None]
+) -> StageRef:
     """Bring one stage up to date, its parents being so already.
 
     Args:
         name: the stage, such as ``pretrain@system1``.
         root: the project's folder.
+        groups: runs the stage, and can kill it.
         timeout_s: seconds after which the stage and all it started are killed.
         log: takes each line of output as it comes.
 
@@ -64,9 +63,10 @@ def reproduce(name: str, root: Path, *, timeout_s: float, log: Callable[[str], N
         PipelineError: the stage failed, was killed or took too long, or another DVC holds the lock.
     """
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", name]
-    code, tail = run_streamed(command, root, timeout_s=timeout_s, log=log)
-    if code:
-        raise PipelineError(f"stage {name} failed ({_reason(code, tail, timeout_s)}):\n" + "\n".join(tail))
+    limit = Limit(timeout_s, lambda _: f"it ran longer than the limit of a stage, {timeout_s:g} s")
+    ended = groups.run(command, root, environment=_environment(), limits=[limit], log=log)
+    if ended.code:
+        raise PipelineError(f"stage {name} failed ({_reason(ended)}):\n" + "\n".join(ended.tail))
     return read_lock(name, root)
 
 
@@ -84,35 +84,6 @@ def read_lock(name: str, root: Path) -> StageRef:
         raise PipelineError(f"{path} does not record stage {name} ({error!r}); run `dvc repro {name}`") from error
 
 
-def run_streamed(
-    command: list[str], root: Path, *, timeout_s: float, log: Callable[[str], None]
-) -> tuple[int, list[str]]:
-    """Run a program in a process group of its own, passing its output on line by line.
-
-    Returns:
-        Its exit code (negative: the signal that ended it) and the last lines of its output.
-    """
-    process = subprocess.Popen(
-        command, cwd=root, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", start_new_session=True,
-    )  # fmt: skip
-    timer = threading.Timer(timeout_s, _kill_group, [process.pid])
-    timer.start()
-    tail: deque[str] = deque(maxlen=_TAIL)
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            tail.append(line.rstrip())
-            log(tail[-1])
-        return process.wait(), list(tail)
-    finally:
-        timer.cancel()
-        process.stdout.close()
-        if process.poll() is None:  # we are being interrupted: leave nothing running
-            _kill_group(process.pid)
-            process.wait()
-
-
 def _environment() -> dict[str, str]:
     """The caller's, with this interpreter first on PATH, so that ``python`` in dvc.yaml is the same one."""
     here = str(Path(sys.executable).parent)
@@ -125,22 +96,15 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return  # it ended by itself meanwhile
-
-
-def _reason(code: int, tail: list[str], timeout_s: float) -> str:
-    text = "\n".join(tail)
-    if code == -signal.SIGKILL:
-        return f"killed; the limit is {timeout_s:.0f} s, and the machine may have run out of memory"
-    if "exited with -9" in text:
+def _reason(ended: Ended) -> str:
+    text = "\n".join(ended.tail)
+    if ended.reason is not None:
+        return ended.reason
+    if ended.code == -signal.SIGKILL or "exited with -9" in text:
         return "its process was killed by SIGKILL; the machine may have run out of memory"
     if "is busy" in text or "Unable to acquire lock" in text:
         return "another dvc process is at work in this folder; wait until it ends, or stop it, and run again"
-    return f"exit code {code}"
+    return f"exit code {ended.code}"
 
 
 def _refs(entries: list[dict[str, Any]]) -> tuple[FileRef, ...]:

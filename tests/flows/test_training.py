@@ -2,25 +2,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from prefect.client.orchestration import get_client
-from prefect.testing.utilities import prefect_test_harness
 
 from dualmind.errors import PipelineError
-from flows.training import training  # before prefect itself, so that its settings are ours
+from flows.training import training
 from tests.tasks.pipelines import make_project
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # Prefect's own
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def server() -> Iterator[None]:
-    with prefect_test_harness(server_startup_timeout=300):
-        yield
 
 
 def test_flow_runs_the_graph_and_passes_references_by_content(tmp_path: Path) -> None:
