@@ -20,7 +20,8 @@ from typing import Any, cast
 
 import httpx
 
-from dualmind.errors import PipelineError
+from dualmind.errors import ParamsError, PipelineError
+from stages.params import load_params
 from tasks.dvc import StageRef
 from tasks.graph import Stage, read_graph, select
 from tasks.programs import ProcessGroups
@@ -43,23 +44,18 @@ from prefect.runtime import deployment, flow_run  # noqa: E402
 from prefect.server.api.server import SubprocessASGIServer  # noqa: E402
 from prefect.settings import get_current_settings  # noqa: E402
 from prefect.states import Cancelled  # noqa: E402
-from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 
-from tasks.stage import run_stage  # noqa: E402
+from tasks.stage import FlowParams, run_stage  # noqa: E402
 
 _POLL_S = 5.0
-STAGE_LIMIT_S = 6 * 3600.0  # a stage that takes longer than this on any profile is stuck
 
 
-_RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=2)
-
-
-@flow(name="training", task_runner=_RUNNER, validate_parameters=False)  # type: ignore[arg-type]  # Prefect's own
-def training(root: Path, until: str | None = None, only: str | None = None) -> dict[str, StageRef]:
+@flow(name="training", validate_parameters=False)
+def training(root: Path | str, until: str | None = None, only: str | None = None) -> dict[str, StageRef]:
     """Run stages in the order of the graph; independent ones side by side.
 
     Args:
-        root: the project's folder.
+        root: the project's folder; a deployment gives it as text.
         until: run this stage and all it needs.
         only: run this stage alone.
 
@@ -68,12 +64,15 @@ def training(root: Path, until: str | None = None, only: str | None = None) -> d
 
     Raises:
         PipelineError: a stage failed; what depends on it does not run.
+        ParamsError: section ``flow`` of params.yaml does not fit.
     """
+    root = Path(root).resolve()
+    params = load_params(FlowParams, "flow", root / "params.yaml")
     stages = select(read_graph(root), until=until, only=only)
     get_run_logger().info("stages: %s", ", ".join(stage.name for stage in stages))
-    groups = ProcessGroups()
+    groups = ProcessGroups(params.workers)
     try:
-        futures = _submit(stages, root, groups)
+        futures = _submit(stages, root, groups, params)
         refs = {name: _result(future) for name, future in futures.items()}
     except Exception:
         raise  # a stage failed; those beside it go on to their end
@@ -90,13 +89,15 @@ class _CancelledInPrefect(BaseException):
     """Somebody cancelled the run, on Prefect's pages say."""
 
 
-def _submit(stages: list[Stage], root: Path, groups: ProcessGroups) -> dict[str, PrefectFuture[StageRef]]:
+def _submit(
+    stages: list[Stage], root: Path, groups: ProcessGroups, params: FlowParams
+) -> dict[str, PrefectFuture[StageRef]]:
     futures: dict[str, PrefectFuture[StageRef]] = {}
     for stage in stages:
         parents = [futures[name] for name in stage.parents if name in futures]
         task = run_stage.with_options(name=stage.name)
         # Prefect hands the task what the futures hold, which its types do not say
-        futures[stage.name] = task.submit(stage.name, root, parents, groups=groups, timeout_s=STAGE_LIMIT_S)  # type: ignore[arg-type]  # see above
+        futures[stage.name] = task.submit(stage.name, root, parents, groups=groups, params=params)  # type: ignore[arg-type]  # see above
     return futures
 
 
@@ -171,7 +172,7 @@ def main() -> int:
     try:
         _start_server()
         refs = training(Path.cwd(), until=arguments.until, only=arguments.only)
-    except PipelineError as error:
+    except (ParamsError, PipelineError) as error:
         print(f"training failed: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

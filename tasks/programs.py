@@ -32,13 +32,15 @@ class Ended:
 
 
 class ProcessGroups:
-    """Runs programs side by side from several threads, and kills them all when the run is interrupted.
+    """Runs so many programs side by side from several threads, and kills them all when the run is interrupted.
 
-    An interrupt reaches the main thread alone, while each program is waited for in a thread of its own.
+    Further ones wait. An interrupt reaches the main thread alone, while each program is waited for in a thread of its
+    own.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._lock = threading.Condition()
         self._running: dict[int, str | None] = {}  # pid of each group's leader, and why we killed it
         self._stopped = False
 
@@ -76,6 +78,7 @@ class ProcessGroups:
                 process.wait()
             with self._lock:
                 reason = self._running.pop(process.pid)
+                self._lock.notify_all()
         if self._stopped:
             raise PipelineError(f"{' '.join(command)} was stopped, because the run was")
         return Ended(code, tuple(tail), reason)
@@ -86,9 +89,11 @@ class ProcessGroups:
             self._stopped = True
             for pid in self._running:
                 _kill_group(pid)
+            self._lock.notify_all()
 
     def _start(self, command: Sequence[str], root: Path, environment: Mapping[str, str]) -> subprocess.Popen[str]:
         with self._lock:  # so that ``stop`` sees each program that has started
+            self._lock.wait_for(lambda: self._stopped or len(self._running) < self._workers)
             if self._stopped:
                 raise PipelineError(f"{' '.join(command)} was not started, because the run was stopped")
             process = subprocess.Popen(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prefect.client.orchestration import get_client
 
-from dualmind.errors import PipelineError
+from dualmind.errors import ParamsError, PipelineError
 from flows.training import training
 from tests.tasks.pipelines import make_project
 
@@ -43,6 +43,19 @@ def test_a_stage_killed_by_sigkill_makes_the_flow_failed(tmp_path: Path) -> None
     assert ("second", "Failed") in tasks
     with pytest.raises(PipelineError, match="killed by SIGKILL"):
         state.result()
+
+
+def test_folder_may_be_text_as_deployments_give_it_and_limits_are_params(tmp_path: Path) -> None:
+    root = make_project(tmp_path, "sleep 600")
+    params = "{x: 1, flow: {workers: 1, stage_limit_minutes: 0.05, lock_wait_minutes: 1}}"
+    (root / "params.yaml").write_text("{x: 1, flow: {workers: 0, stage_limit_minutes: 1, lock_wait_minutes: 1}}")
+    with pytest.raises(ParamsError, match=r"flow\.workers = 0"):
+        training(str(root))
+    (root / "params.yaml").write_text(params.replace("0.05", "1"))
+    assert list(training(str(root), only="first")) == ["first"]
+    (root / "params.yaml").write_text(params)
+    with pytest.raises(PipelineError, match=r"limit of a stage, 3 s"):
+        training(str(root), only="second")
 
 
 def test_command_line_exits_with_one_where_a_stage_fails(tmp_path: Path) -> None:

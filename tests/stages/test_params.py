@@ -10,6 +10,7 @@ from stages.evaluate import EvaluateParams
 from stages.params import RunParams, load_params
 from stages.prepare import HouseholdParams, PrepareParams
 from stages.pretrain import PretrainParams
+from tasks.stage import FlowParams
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILES = [ROOT / "params.yaml", *sorted((ROOT / "params").glob("*.yaml"))]
@@ -20,6 +21,7 @@ SECTIONS: list[tuple[Any, str]] = [
     (SuiteParams, "validate"),
     (PretrainParams, "pretrain.system1"),
     (EvaluateParams, "evaluate"),
+    (FlowParams, "flow"),
 ]
 
 

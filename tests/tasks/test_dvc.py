@@ -14,7 +14,7 @@ from tests.tasks.pipelines import make_project
 
 def test_a_stage_runs_streams_its_output_and_is_returned_by_content(tmp_path: Path) -> None:
     root, lines = make_project(tmp_path), list[str]()
-    ref = reproduce("first", root, ProcessGroups(), timeout_s=600, log=lines.append)
+    ref = reproduce("first", root, ProcessGroups(2), timeout_s=600, log=lines.append)
     assert "made by first" in lines
     assert ref.out("one.json").md5 == hashlib.md5((root / "one.json").read_bytes(), usedforsecurity=False).hexdigest()
     assert ref.out("one.json").size == 2
@@ -26,7 +26,7 @@ def test_a_stage_runs_streams_its_output_and_is_returned_by_content(tmp_path: Pa
 
 def test_only_the_named_stage_runs(tmp_path: Path) -> None:
     root = make_project(tmp_path)
-    reproduce("first", root, ProcessGroups(), timeout_s=600, log=lambda _: None)
+    reproduce("first", root, ProcessGroups(2), timeout_s=600, log=lambda _: None)
     assert not (root / "two.txt").exists()
 
 
@@ -42,23 +42,23 @@ def test_a_stage_that_fails_is_killed_or_hangs_is_a_clear_error(
     tmp_path: Path, second: str, limit_s: float, message: str
 ) -> None:
     root = make_project(tmp_path, second)
-    reproduce("first", root, ProcessGroups(), timeout_s=600, log=lambda _: None)
+    reproduce("first", root, ProcessGroups(2), timeout_s=600, log=lambda _: None)
     with pytest.raises(PipelineError, match=message):
-        reproduce("second", root, ProcessGroups(), timeout_s=limit_s, log=lambda _: None)
+        reproduce("second", root, ProcessGroups(2), timeout_s=limit_s, log=lambda _: None)
     with pytest.raises(PipelineError, match="run `dvc repro second`"):
         read_lock("second", root)
 
 
 def test_an_output_that_another_dvc_is_making_is_a_clear_error(tmp_path: Path) -> None:
     root = make_project(tmp_path, "while [ ! -e go ]; do sleep 0.2; done; cp one.json two.txt")
-    reproduce("first", root, ProcessGroups(), timeout_s=600, log=lambda _: None)
+    reproduce("first", root, ProcessGroups(2), timeout_s=600, log=lambda _: None)
     other = subprocess.Popen([sys.executable, "-m", "dvc", "repro", "second"], cwd=root, stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 300
         while "second" not in (root / ".dvc/tmp/rwlock").read_text() and time.monotonic() < deadline:
             time.sleep(0.1)
         with pytest.raises(PipelineError, match="another dvc process is at work"):
-            reproduce("second", root, ProcessGroups(), timeout_s=600, log=lambda _: None)
+            reproduce("second", root, ProcessGroups(2), timeout_s=600, log=lambda _: None)
     finally:
         (root / "go").touch()
         other.wait(timeout=600)
