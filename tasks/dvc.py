@@ -1,17 +1,22 @@
 """Runs stages through DVC and reads what it recorded. The only code that calls DVC."""
 
 import os
+import re
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from dualmind.errors import PipelineError
 from tasks.programs import Ended, Limit, ProcessGroups
+
+_REMEDY = "wait until it ends, or stop it, and run again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,13 @@ class StageRef:
 
 
 def reproduce(
-    name: str, root: Path, groups: ProcessGroups, *, timeout_s: float, log: Callable[[str], None]
+    name: str,
+    root: Path,
+    groups: ProcessGroups,
+    *,
+    timeout_s: float,
+    lock_wait_s: float,
+    log: Callable[[str], None],
 ) -> StageRef:
     """Bring one stage up to date, its parents being so already.
 
@@ -54,6 +65,7 @@ def reproduce(
         root: the project's folder.
         groups: runs the stage, and can kill it.
         timeout_s: seconds after which the stage and all it started are killed.
+        lock_wait_s: seconds after which it gives up waiting for another DVC at work in the folder.
         log: takes each line of output as it comes.
 
     Returns:
@@ -63,8 +75,24 @@ def reproduce(
         PipelineError: the stage failed, was killed or took too long, or another DVC holds the lock.
     """
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", name]
-    limit = Limit(timeout_s, lambda _: f"it ran longer than the limit of a stage, {timeout_s:g} s")
-    ended = groups.run(command, root, environment=_environment(), limits=[limit], log=log)
+    said = threading.Event()
+
+    def log_and_note(line: str) -> None:
+        said.set()
+        log(line)
+
+    def waits(pid: int) -> str | None:
+        """DVC says nothing until it has its lock."""
+        holder = _lock_holder(root)
+        if said.is_set() or holder is None or holder.pid == pid:
+            return None
+        return f"it waited {lock_wait_s:g} s for DVC's lock, which {_describe(holder)} holds; {_REMEDY}"
+
+    limits = [
+        Limit(lock_wait_s, waits),
+        Limit(timeout_s, lambda _: f"it ran longer than the limit of a stage, {timeout_s:g} s"),
+    ]
+    ended = groups.run(command, root, environment=_environment(), limits=limits, log=log_and_note)
     if ended.code:
         raise PipelineError(f"stage {name} failed ({_reason(ended)}):\n" + "\n".join(ended.tail))
     return read_lock(name, root)
@@ -103,8 +131,25 @@ def _reason(ended: Ended) -> str:
     if ended.code == -signal.SIGKILL or "exited with -9" in text:
         return "its process was killed by SIGKILL; the machine may have run out of memory"
     if "is busy" in text or "Unable to acquire lock" in text:
-        return "another dvc process is at work in this folder; wait until it ends, or stop it, and run again"
+        blocker = re.search(r"\(PID (\d+)\): (.+)", text)  # DVC's own words
+        who = f", process {blocker[1]} ({blocker[2]})" if blocker else ""
+        return f"another dvc is at work in this folder{who}; {_REMEDY}"
     return f"exit code {ended.code}"
+
+
+def _lock_holder(root: Path) -> psutil.Process | None:
+    """The process that wrote its pid into DVC's lock last, if it lives; none where DVC is set to use hard links."""
+    try:
+        return psutil.Process(int((root / ".dvc" / "tmp" / "lock").read_text(encoding="utf-8")))
+    except (OSError, ValueError, psutil.NoSuchProcess):
+        return None
+
+
+def _describe(process: psutil.Process) -> str:
+    try:
+        return f"process {process.pid} ({' '.join(process.cmdline())})"
+    except psutil.Error:
+        return f"process {process.pid}"
 
 
 def _refs(entries: list[dict[str, Any]]) -> tuple[FileRef, ...]:

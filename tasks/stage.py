@@ -41,7 +41,14 @@ def run_stage(
     for parent in parents:
         for out in parent.outs:
             logger.info("reads from %s: %s %s", parent.name, out.path, out.md5)
-    ref = reproduce(name, root, groups, timeout_s=60 * params.stage_limit_minutes, log=logger.info)
+    ref = reproduce(
+        name,
+        root,
+        groups,
+        timeout_s=60 * params.stage_limit_minutes,
+        lock_wait_s=60 * params.lock_wait_minutes,
+        log=logger.info,
+    )
     for out in ref.outs:
         logger.info("made %s %s (%d bytes)", out.path, out.md5, out.size)
     return ref

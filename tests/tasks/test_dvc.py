@@ -2,6 +2,7 @@ import hashlib
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.tasks.pipelines import make_project
 
 def test_a_stage_runs_streams_its_output_and_is_returned_by_content(tmp_path: Path) -> None:
     root, lines = make_project(tmp_path), list[str]()
-    ref = reproduce("first", root, ProcessGroups(2), timeout_s=600, log=lines.append)
+    ref = reproduce("first", root, ProcessGroups(2), timeout_s=600, lock_wait_s=60, log=lines.append)
     assert "made by first" in lines
     assert ref.out("one.json").md5 == hashlib.md5((root / "one.json").read_bytes(), usedforsecurity=False).hexdigest()
     assert ref.out("one.json").size == 2
@@ -26,7 +27,7 @@ def test_a_stage_runs_streams_its_output_and_is_returned_by_content(tmp_path: Pa
 
 def test_only_the_named_stage_runs(tmp_path: Path) -> None:
     root = make_project(tmp_path)
-    reproduce("first", root, ProcessGroups(2), timeout_s=600, log=lambda _: None)
+    reproduce("first", root, ProcessGroups(2), timeout_s=600, lock_wait_s=60, log=lambda _: None)
     assert not (root / "two.txt").exists()
 
 
@@ -42,27 +43,62 @@ def test_a_stage_that_fails_is_killed_or_hangs_is_a_clear_error(
     tmp_path: Path, second: str, limit_s: float, message: str
 ) -> None:
     root = make_project(tmp_path, second)
-    reproduce("first", root, ProcessGroups(2), timeout_s=600, log=lambda _: None)
+    reproduce("first", root, ProcessGroups(2), timeout_s=600, lock_wait_s=60, log=lambda _: None)
     with pytest.raises(PipelineError, match=message):
-        reproduce("second", root, ProcessGroups(2), timeout_s=limit_s, log=lambda _: None)
+        reproduce("second", root, ProcessGroups(2), timeout_s=limit_s, lock_wait_s=60, log=lambda _: None)
     with pytest.raises(PipelineError, match="run `dvc repro second`"):
         read_lock("second", root)
 
 
 def test_an_output_that_another_dvc_is_making_is_a_clear_error(tmp_path: Path) -> None:
     root = make_project(tmp_path, "while [ ! -e go ]; do sleep 0.2; done; cp one.json two.txt")
-    reproduce("first", root, ProcessGroups(2), timeout_s=600, log=lambda _: None)
+    reproduce("first", root, ProcessGroups(2), timeout_s=600, lock_wait_s=60, log=lambda _: None)
     other = subprocess.Popen([sys.executable, "-m", "dvc", "repro", "second"], cwd=root, stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 300
         while "second" not in (root / ".dvc/tmp/rwlock").read_text() and time.monotonic() < deadline:
             time.sleep(0.1)
-        with pytest.raises(PipelineError, match="another dvc process is at work"):
-            reproduce("second", root, ProcessGroups(2), timeout_s=600, log=lambda _: None)
+        with pytest.raises(
+            PipelineError, match=rf"another dvc is at work in this folder, process {other.pid} \(.*repro second\)"
+        ):
+            reproduce("second", root, ProcessGroups(2), timeout_s=600, lock_wait_s=60, log=lambda _: None)
     finally:
         (root / "go").touch()
         other.wait(timeout=600)
     assert read_lock("second", root).out("two.txt").size == 2
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds DVC's lock on a project."""
+    root = make_project(tmp_path)
+    code = (
+        "import dvc.lock, time; own = dvc.lock.Lock('.dvc/tmp/lock'); own.lock(); "
+        "print('held', flush=True); time.sleep(600)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=root, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_lock_that_is_held_is_waited_for_until_its_own_limit_and_its_holder_named(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    with pytest.raises(PipelineError, match=rf"waited 6 s for DVC's lock, which process {holder.pid} \(.*dvc\.lock"):
+        reproduce("first", tmp_path, ProcessGroups(2), timeout_s=600, lock_wait_s=6, log=lambda _: None)
+
+
+def test_a_slow_stage_is_not_taken_for_waiting(tmp_path: Path) -> None:
+    root = make_project(tmp_path, "sleep 8 && cp one.json two.txt")
+    reproduce("first", root, ProcessGroups(2), timeout_s=600, lock_wait_s=60, log=lambda _: None)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as other:
+        (root / ".dvc/tmp/lock").write_text(f" {other.pid}\n")  # it held the lock before
+        ref = reproduce("second", root, ProcessGroups(2), timeout_s=600, lock_wait_s=6, log=lambda _: None)
+        other.kill()
+    assert ref.out("two.txt").size == 2
 
 
 def test_a_lock_file_that_is_damaged_is_named(tmp_path: Path) -> None:
