@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any, cast
 
 import httpx
+import yaml
 
 from dualmind.errors import ParamsError, PipelineError
 from stages.params import load_params
@@ -81,7 +82,7 @@ def training(root: Path | str, until: str | None = None, only: str | None = None
         if not isinstance(stop, KeyboardInterrupt | TerminationSignal | _CancelledInPrefect) or deployment.id:
             raise  # a deployment's worker has sent the signal and records the outcome
         return cast("dict[str, StageRef]", Cancelled(message=_describe(stop)))  # Prefect takes it as the run's state
-    _record(refs, root)
+    _record(stages, refs, root)
     return refs
 
 
@@ -130,7 +131,7 @@ def _describe(stop: BaseException) -> str:
             return "cancelled in Prefect"
 
 
-def _record(refs: dict[str, StageRef], root: Path) -> None:
+def _record(stages: list[Stage], refs: dict[str, StageRef], root: Path) -> None:
     """Tables of what was made, and of the metrics, as artifacts of the run."""
     outs = [
         {"stage": ref.name, "output": out.path, "md5": out.md5, "bytes": out.size}
@@ -138,17 +139,17 @@ def _record(refs: dict[str, StageRef], root: Path) -> None:
         for out in ref.outs
     ]
     create_table_artifact(table=outs, key="stage-outputs", description="What each stage made, by content")
-    create_table_artifact(table=_metrics(refs, root), key="metrics", description="Metrics of all stages")
+    create_table_artifact(table=_metrics(stages, root), key="metrics", description="Metrics of all stages")
 
 
-def _metrics(refs: dict[str, StageRef], root: Path) -> list[dict[str, Any]]:
-    """Single numbers of the metrics files among the outputs."""
+def _metrics(stages: list[Stage], root: Path) -> list[dict[str, Any]]:
+    """Single numbers of the metrics files that dvc.yaml declares."""
     rows = []
-    for ref in refs.values():
-        for out in ref.outs:
-            if out.path.endswith(".json") and not out.path.startswith("artifacts/validate"):
-                content = json.loads((root / out.path).read_text(encoding="utf-8"))
-                rows += [{"stage": ref.name, "metric": k, "value": v} for k, v in _numbers(content)]
+    for stage in stages:
+        for path in stage.metrics:
+            text = (root / path).read_text(encoding="utf-8")
+            content = json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
+            rows += [{"stage": stage.name, "metric": k, "value": v} for k, v in _numbers(content)]
     return rows
 
 

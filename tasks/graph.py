@@ -24,7 +24,8 @@ class Stage:
     name: str  # "prepare@household"
     description: str
     deps: tuple[str, ...]
-    outs: tuple[str, ...]
+    outs: tuple[str, ...]  # metrics and plots included
+    metrics: tuple[str, ...]
     parents: tuple[str, ...]  # names of the stages whose outputs it reads, sorted
 
 
@@ -35,16 +36,16 @@ def read_graph(root: Path) -> dict[str, Stage]:
         PipelineError: dvc.yaml or params.yaml cannot be read, a reference is unknown, or stages form a cycle.
     """
     try:
-        declared: dict[str, Any] = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+        declared = list(yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))["stages"].items())
         params: dict[str, Any] = yaml.safe_load((root / "params.yaml").read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise PipelineError(
             f"{root}/dvc.yaml and params.yaml cannot be read ({error}); run from the project's folder"
         ) from error
-    resolved = {name: body for key, entry in declared.items() for name, body in _expand(key, entry, params)}
+    resolved = {name: body for key, entry in declared for name, body in _expand(key, entry, params)}
     makers = {out: name for name, body in resolved.items() for out in body["outs"]}
     stages = {
-        name: Stage(name, body["desc"], body["deps"], body["outs"], _parents(body["deps"], makers))
+        name: Stage(name, body["desc"], body["deps"], body["outs"], body["metrics"], _parents(body["deps"], makers))
         for name, body in resolved.items()
     }
     try:
@@ -74,18 +75,29 @@ def select(graph: Mapping[str, Stage], *, until: str | None = None, only: str | 
     return [stage for name, stage in graph.items() if name in wanted]
 
 
-def _expand(key: str, entry: dict[str, Any], params: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def _expand(key: str, entry: Any, params: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    if not isinstance(entry, dict):
+        raise PipelineError(f"dvc.yaml: stage {key} holds {entry!r}; give it cmd, deps and outs")
     if "foreach" not in entry:
         return [(key, _body(entry, params))]
-    return [(f"{key}@{item}", _body(entry["do"], {**params, "item": item})) for item in entry["foreach"]]
+    items, body = entry["foreach"], entry.get("do")
+    if not isinstance(items, list) or not all(isinstance(item, str | int | float) for item in items):
+        raise PipelineError(f"dvc.yaml: foreach of stage {key} is {items!r}; make it a list of words, such as [a, b]")
+    if not isinstance(body, dict):
+        raise PipelineError(f"dvc.yaml: stage {key} has a foreach but its do is {body!r}; give it cmd, deps and outs")
+    return [(f"{key}@{item}", _body(body, {**params, "item": item})) for item in items]
 
 
 def _body(entry: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    outs = [*entry.get("outs", ()), *entry.get("metrics", ()), *entry.get("plots", ())]
+    def paths(*keys: str) -> tuple[str, ...]:
+        listed = [path for key in keys for path in entry.get(key, ())]
+        return tuple(_resolve(next(iter(path)) if isinstance(path, dict) else path, values) for path in listed)
+
     return {
         "desc": entry.get("desc", ""),
-        "deps": tuple(_resolve(path, values) for path in entry.get("deps", ())),
-        "outs": tuple(_resolve(next(iter(out)) if isinstance(out, dict) else out, values) for out in outs),
+        "deps": paths("deps"),
+        "outs": paths("outs", "metrics", "plots"),
+        "metrics": paths("metrics"),
     }
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.sorting import ArtifactSort
 
 from dualmind.errors import ParamsError, PipelineError
 from flows.training import training
@@ -21,8 +22,13 @@ def test_flow_runs_the_graph_and_passes_references_by_content(tmp_path: Path) ->
     assert list(refs) == ["first", "second"]
     assert refs["second"].deps[0] == refs["first"].out("one.json")
     with get_client(sync_client=True) as client:
-        artifacts = {a.key: json.loads(str(a.data)) for a in client.read_artifacts() if a.type == "table"}
-    assert {row["output"] for row in artifacts["stage-outputs"]} >= {"one.json", "two.txt"}
+        artifacts = {
+            a.key: json.loads(str(a.data))
+            for a in reversed(client.read_artifacts(sort=ArtifactSort.CREATED_DESC))
+            if a.type == "table"
+        }
+    assert {row["output"] for row in artifacts["stage-outputs"]} == {"one.json", "score.yaml", "two.txt"}
+    assert artifacts["metrics"] == [{"stage": "first", "metric": "won.share", "value": 0.5}]
 
 
 def test_flow_stops_where_it_is_told(tmp_path: Path) -> None:

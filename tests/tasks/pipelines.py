@@ -7,10 +7,11 @@ from pathlib import Path
 STAGES = """
 stages:
   first:
-    cmd: echo made by first && echo 1 > one.json
+    cmd: echo made by first && echo 1 > one.json && cp source.txt score.yaml
     deps: [source.txt]
     params: [x]
     outs: [one.json]
+    metrics: [score.yaml]
   second:
     cmd: "{second}"
     deps: [one.json]
@@ -24,7 +25,7 @@ def make_project(root: Path, second: str = "cp one.json two.txt") -> Path:
     root.mkdir(parents=True, exist_ok=True)
     (root / "dvc.yaml").write_text(STAGES.format(second=second))
     (root / "params.yaml").write_text(PARAMS)
-    (root / "source.txt").write_text("hello\n")
+    (root / "source.txt").write_text("won: {share: 0.5}\n")
     subprocess.run(["git", "init", "-q"], cwd=root, check=True)
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q"], cwd=root, check=True)
     return root
