@@ -23,7 +23,7 @@ import yaml
 
 from dualmind.errors import ParamsError, PipelineError
 from stages.params import load_params
-from tasks.dvc import StageRef
+from tasks.dvc import StageRef, order_lock
 from tasks.graph import Stage, read_graph, select
 from tasks.programs import ProcessGroups
 
@@ -69,7 +69,8 @@ def training(root: Path | str, until: str | None = None, only: str | None = None
     """
     root = Path(root).resolve()
     params = load_params(FlowParams, "flow", root / "params.yaml")
-    stages = select(read_graph(root), until=until, only=only)
+    graph = read_graph(root)
+    stages = select(graph, until=until, only=only)
     get_run_logger().info("stages: %s", ", ".join(stage.name for stage in stages))
     groups = ProcessGroups(params.workers)
     try:
@@ -82,6 +83,10 @@ def training(root: Path | str, until: str | None = None, only: str | None = None
         if not isinstance(stop, KeyboardInterrupt | TerminationSignal | _CancelledInPrefect) or deployment.id:
             raise  # a deployment's worker has sent the signal and records the outcome
         return cast("dict[str, StageRef]", Cancelled(message=_describe(stop)))  # Prefect takes it as the run's state
+    if not order_lock(list(graph), root):
+        get_run_logger().warning(
+            "dvc.lock keeps the order in which stages ended, as another dvc is at work in %s", root
+        )
     _record(stages, refs, root)
     return refs
 

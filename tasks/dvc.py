@@ -5,7 +5,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import psutil
 import yaml
 
 from dualmind.errors import PipelineError
+from dualmind.storage import write_text
 from tasks.programs import Ended, Limit, ProcessGroups
 
 _REMEDY = "wait until it ends, or stop it, and run again"
@@ -110,6 +111,40 @@ def read_lock(name: str, root: Path) -> StageRef:
         return StageRef(name, entry["cmd"], _refs(entry.get("deps", [])), _refs(entry.get("outs", [])))
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
         raise PipelineError(f"{path} does not record stage {name} ({error!r}); run `dvc repro {name}`") from error
+
+
+def order_lock(names: Sequence[str], root: Path) -> bool:
+    """Put the stages of dvc.lock in the order of ``names``; DVC appends new ones as they end.
+
+    Side by side they end now in one order, now in another, and the file is committed.
+
+    Returns:
+        Whether it is in order; not so if another DVC holds the lock.
+
+    Raises:
+        StorageError: the file could not be written.
+    """
+    path = root / "dvc.lock"
+    if _in_order(yaml.safe_load(path.read_text(encoding="utf-8")), names):
+        return True
+    from dvc.lock import LockError, make_lock
+    from dvc.utils.serialize import dumps_yaml, parse_yaml_for_update
+
+    try:
+        with make_lock(str(root / ".dvc" / "tmp" / "lock")):
+            content = parse_yaml_for_update(path.read_text(encoding="utf-8"), str(path))
+            stages = content["stages"]
+            wanted = [name for name in names if name in stages] + [name for name in stages if name not in names]
+            content["stages"] = {name: stages[name] for name in wanted}
+            write_text(path, dumps_yaml(content))
+    except LockError:
+        return False
+    return True
+
+
+def _in_order(lock: Any, names: Sequence[str]) -> bool:
+    there = [name for name in lock["stages"] if name in names]
+    return there == [name for name in names if name in there]
 
 
 def _environment() -> dict[str, str]:

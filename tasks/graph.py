@@ -26,11 +26,11 @@ class Stage:
     deps: tuple[str, ...]
     outs: tuple[str, ...]  # metrics and plots included
     metrics: tuple[str, ...]
-    parents: tuple[str, ...]  # names of the stages whose outputs it reads, sorted
+    parents: tuple[str, ...]  # names of the stages whose outputs it reads, in the order of deps
 
 
 def read_graph(root: Path) -> dict[str, Stage]:
-    """Stages by name, parents before children.
+    """Stages by name, parents before children, in the order in which ``dvc repro`` runs them.
 
     Raises:
         PipelineError: dvc.yaml or params.yaml cannot be read, a reference is unknown, or stages form a cycle.
@@ -49,10 +49,21 @@ def read_graph(root: Path) -> dict[str, Stage]:
         for name, body in resolved.items()
     }
     try:
-        order = list(TopologicalSorter({name: stage.parents for name, stage in stages.items()}).static_order())
+        TopologicalSorter({name: stage.parents for name, stage in stages.items()}).prepare()
     except CycleError as error:
         raise PipelineError(f"{root}/dvc.yaml: stages wait for each other: {' -> '.join(error.args[1])}") from error
-    return {name: stages[name] for name in order}
+    ordered: dict[str, Stage] = {}
+    for name in stages:
+        _visit(name, stages, ordered)
+    return ordered
+
+
+def _visit(name: str, stages: Mapping[str, Stage], ordered: dict[str, Stage]) -> None:
+    """Add a stage to ``ordered``, after all that it needs."""
+    if name not in ordered:
+        for parent in stages[name].parents:
+            _visit(parent, stages, ordered)
+        ordered[name] = stages[name]
 
 
 def select(graph: Mapping[str, Stage], *, until: str | None = None, only: str | None = None) -> list[Stage]:
@@ -115,10 +126,10 @@ def _resolve(text: str, values: dict[str, Any]) -> str:
 
 def _parents(deps: tuple[str, ...], makers: Mapping[str, str]) -> tuple[str, ...]:
     """Makers of what ``deps`` name, lie in or contain."""
-    found = set()
+    found: dict[str, None] = {}  # a set that keeps its order
     for dep in map(PurePosixPath, deps):
         for out, maker in makers.items():
             made = PurePosixPath(out)
             if dep == made or dep in made.parents or made in dep.parents:
-                found.add(maker)
-    return tuple(sorted(found))
+                found[maker] = None
+    return tuple(found)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dualmind.errors import PipelineError
-from tasks.dvc import read_lock, reproduce
+from tasks.dvc import order_lock, read_lock, reproduce
+from tasks.graph import read_graph
 from tasks.programs import ProcessGroups
 from tests.tasks.pipelines import make_project
 
@@ -99,6 +100,38 @@ def test_a_slow_stage_is_not_taken_for_waiting(tmp_path: Path) -> None:
         ref = reproduce("second", root, ProcessGroups(2), timeout_s=600, lock_wait_s=6, log=lambda _: None)
         other.kill()
     assert ref.out("two.txt").size == 2
+
+
+FORK = """
+stages:
+  b: {cmd: "echo b > b.txt", deps: [y.txt, x.txt], outs: [b.txt]}
+  z: {cmd: "echo x > x.txt", outs: [x.txt]}
+  a: {cmd: "echo y > y.txt", outs: [y.txt], desc: "a: b"}
+  c: {foreach: [two, one], do: {cmd: "echo c > ${item}.txt", outs: ["${item}.txt"], deps: [x.txt]}}
+"""
+
+
+def test_order_of_the_lock_is_that_of_dvc_repro_whatever_ended_first(tmp_path: Path) -> None:
+    root = make_project(tmp_path)
+    (root / "dvc.yaml").write_text(FORK)
+    dvc = [sys.executable, "-m", "dvc"]
+    subprocess.run([*dvc, "repro", "-q"], cwd=root, check=True)
+    wanted = (root / "dvc.lock").read_bytes()
+    (root / "dvc.lock").unlink()
+    for name in ("z", "c@one", "a", "c@two", "b"):
+        subprocess.run([*dvc, "repro", "-q", "--single-item", name], cwd=root, check=True)
+    assert (root / "dvc.lock").read_bytes() != wanted
+    assert order_lock(list(read_graph(root)), root)
+    assert (root / "dvc.lock").read_bytes() == wanted
+    status = subprocess.run([*dvc, "status"], cwd=root, check=True, capture_output=True, text=True)
+    assert "up to date" in status.stdout
+
+
+def test_order_is_left_where_another_dvc_is_at_work(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    del holder  # it holds the lock
+    (tmp_path / "dvc.lock").write_text("stages: {second: 1, first: 2}")
+    assert not order_lock(["first", "second"], tmp_path)
+    assert (tmp_path / "dvc.lock").read_text() == "stages: {second: 1, first: 2}"
 
 
 def test_a_lock_file_that_is_damaged_is_named(tmp_path: Path) -> None:
