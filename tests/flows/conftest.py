@@ -8,7 +8,7 @@ import flows.training  # noqa: F401  # before Prefect itself, so that its settin
 from prefect.testing.utilities import prefect_test_harness
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def server() -> Iterator[None]:
     """One Prefect server for all tests of flows: it takes many seconds to start."""
     with prefect_test_harness(server_startup_timeout=300):

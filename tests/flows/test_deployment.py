@@ -12,7 +12,10 @@ from prefect.settings import get_current_settings
 
 from flows.training import training
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # Prefect's own
+pytestmark = [
+    pytest.mark.usefixtures("server"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),  # Prefect's own
+]
 ROOT = Path(__file__).resolve().parents[2]
 
 

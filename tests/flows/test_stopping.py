@@ -74,6 +74,7 @@ def test_a_signal_ends_the_flow_its_stage_and_its_server(
         socket.create_connection(("127.0.0.1", int(port[1])), timeout=10)
 
 
+@pytest.mark.usefixtures("server")
 def test_cancelling_the_run_in_prefect_kills_its_stage(tmp_path: Path) -> None:
     root = make_project(tmp_path, ENDLESS)
 

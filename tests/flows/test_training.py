@@ -12,7 +12,10 @@ from dualmind.errors import ParamsError, PipelineError
 from flows.training import training
 from tests.tasks.pipelines import make_project
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # Prefect's own
+pytestmark = [
+    pytest.mark.usefixtures("server"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),  # Prefect's own
+]
 ROOT = Path(__file__).resolve().parents[2]
 
 
