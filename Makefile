@@ -29,9 +29,11 @@ $(READY): pyproject.toml constraints.txt
 ifdef PROFILE
 repro: $(READY)
 	python -m tasks.profile $(PROFILE) -- python -m dvc repro
+	@python -m tasks.profile $(PROFILE) -- python -m stages.report
 else
 repro: $(READY)
 	python -m dvc repro
+	@python -m stages.report  # DVC may have restored outputs, and wall times are in no cache
 	@echo "report: artifacts/evaluate/report.html"
 endif
 
