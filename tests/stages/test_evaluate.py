@@ -1,6 +1,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,34 +9,16 @@ from dualmind.data.validation import open_validated
 from dualmind.models.system1 import System1
 from dualmind.storage import md5_file
 from stages.evaluate import EvaluateParams, evaluate
-from stages.prepare import prepare_household
-from stages.pretrain import pretrain
-from stages.validate import SUITES as NAMES
-from stages.validate import validate
-from tests.stages.test_prepare import PREPARE, household
-from tests.stages.test_pretrain import PARAMS, RUN, SUITES
+from tests.stages.test_pretrain import RUN
 
 EVALUATE = EvaluateParams(splits=["valid_seen", "valid_unseen"], max_steps=10, batch_size=4, timed_decisions=20)
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which all stages before ``evaluate`` have run."""
-    root = tmp_path_factory.mktemp("project")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        prepare_household(PREPARE, household(), Path("artifacts/prepare/household"))
-        validate(SUITES, NAMES["household"], Path("artifacts/prepare/household"), Path("artifacts/validate/household"))
-        decisions = open_validated(Path("artifacts/validate/household/decisions.json"))
-        pretrain(PARAMS, RUN, {"household": decisions}, Path("artifacts/pretrain/system1"))
-    return root
-
-
-def run(project: Path, out: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(project: Path, out: str, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Path:
     monkeypatch.chdir(project)
     receipts = Path("artifacts/validate/household")
     evaluate(
-        EVALUATE,
+        EVALUATE.model_copy(update=changes),
         RUN,
         System1.load(Path("artifacts/pretrain/system1")),
         open_validated(receipts / "decisions.json"),
