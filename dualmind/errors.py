@@ -7,6 +7,10 @@
     │   ├── ValidationFailed   a data set that did not pass its gate
     │   └── ReceiptMismatch    bytes other than those that were validated
     ├── CheckpointError        a checkpoint that is incomplete, unsafe or of other shapes
+    ├── CalibrationError       a threshold that cannot be proven, read or used
+    │   ├── NoValidThreshold   none that passes at this alpha, delta and number of labels
+    │   └── ThresholdMismatch  a threshold of other weights or of another gate
+    ├── TrafficError           a log of decisions that cannot be read or written to
     ├── StorageError           a file that could not be written in full
     └── PipelineError          a stage that failed, a busy lock, a graph that cannot be read
 
@@ -41,6 +45,22 @@ class ReceiptMismatch(DataError):
 
 class CheckpointError(DualmindError):
     """A checkpoint is incomplete, unsafe to load, or has other shapes than its config."""
+
+
+class CalibrationError(DualmindError):
+    """A threshold cannot be proven, read or used."""
+
+
+class NoValidThreshold(CalibrationError):
+    """No threshold passes at this alpha, delta and number of labels; the one that serves stays."""
+
+
+class ThresholdMismatch(CalibrationError):
+    """A threshold belongs to other weights or to another gate."""
+
+
+class TrafficError(DualmindError):
+    """A log of decisions cannot be read, or a record does not belong into it."""
 
 
 class StorageError(DualmindError):
