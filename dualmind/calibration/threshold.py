@@ -29,7 +29,10 @@ from dualmind.calibration.sample import Sample, check_scores, counts_at
 from dualmind.errors import CalibrationError, NoValidThreshold, ThresholdMismatch
 from dualmind.storage import write_json
 
-_ERRORS_AT_START = 5  # a start that no error may spoil fails for a third of the gates that err in 1 % there
+# A start that one error spoils is a lottery: with 1,000 labels and a gate that errs in 1 % at the top, half of the
+# walks end at their first step; with room for 8 errors (258 answers at 0.05 and 0.1) one in seven does. A start that
+# is too loose fails for good, hence the share.
+_ERRORS_AT_START, _SHARE_AT_START = 8, 1 / 3
 _BOUND_TOLERANCE = 1e-9  # between a bound that was written and one that another machine computes
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32,128}$")]
@@ -117,27 +120,24 @@ class Threshold(BaseModel):
         return self
 
 
-def start_of(
-    counts: npt.NDArray[np.int64], alpha: float, delta: float, *, errors_at_start: int = _ERRORS_AT_START
-) -> int:
+def start_of(counts: npt.NDArray[np.int64], alpha: float, delta: float) -> int:
     """Where on the grid a walk starts (see the module's docstring); looks at counts, never at labels.
 
-    It is the strictest threshold that could pass with ``errors_at_start`` errors, or with fewer where half of what the
-    loosest threshold accepts is too little for so many.
+    It is the strictest threshold that could pass with 8 errors, or with fewer where a third of what the loosest
+    threshold accepts is too little for so many.
 
     Args:
         counts: (G,) labelled answers accepted at each threshold, from strict to loose.
         alpha: highest error rate.
         delta: probability of a false proof.
-        errors_at_start: errors that the start may have and still pass, >= 0.
 
     Returns:
         An index, or G where even the loosest threshold accepts too few.
     """
     needed = answers_needed(alpha, delta)
-    for errors in range(errors_at_start, 0, -1):
+    for errors in range(_ERRORS_AT_START, 0, -1):
         more = answers_needed(alpha, delta, errors)
-        if 2 * more <= counts[-1]:
+        if more <= counts[-1] * _SHARE_AT_START:
             needed = more
             break
     return int(np.searchsorted(counts, needed, side="left"))

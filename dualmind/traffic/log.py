@@ -118,6 +118,7 @@ class DecisionLog:
 
     def _add(self, text: str, month: str, *, is_label: bool) -> "Future[str]":
         record = _Waiting(f"{text}\n".encode(), month, is_label, Future())
+        record.done.set_running_or_notify_cancel()  # who no longer waits for it cannot cancel it, nor stop the writer
         with self._changed:
             if self._closed:
                 raise TrafficError(f"the log {self._root} is closed; open it again to append")

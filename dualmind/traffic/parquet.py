@@ -45,16 +45,13 @@ def open_parquet(folder: Path, files: ExitStack) -> tuple[Any, Covers] | None:
         raise StorageError(f"{path} cannot be opened ({error}); check the folder and its permissions") from error
     try:
         found = pq.read_metadata(opened)
-        names = found.schema.to_arrow_schema().names
-        if names != SCHEMA.names:
-            raise TrafficError(f"{path} has the columns {names}, not {SCHEMA.names}; restore the file")
-        said = found.metadata or {}
+        names, said = found.schema.to_arrow_schema().names, found.metadata or {}
         covers = Covers(int(said[_THROUGH]), int(said[_LABEL_BYTES]), found.num_rows)
-        return pq.ParquetFile(opened, metadata=found, read_dictionary=list(DICTIONARY_COLUMNS)), covers
-    except TrafficError:
-        raise
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise TrafficError(f"{path} is damaged ({error}); restore it from a backup or from DVC's cache") from error
+    if names != SCHEMA.names:
+        raise TrafficError(f"{path} has the columns {names}, not {SCHEMA.names}; restore the file")
+    return pq.ParquetFile(opened, metadata=found, read_dictionary=list(DICTIONARY_COLUMNS)), covers
 
 
 def parquet_batches(file: Any, path: Path, columns: list[str], rows: int) -> Iterable[pa.RecordBatch]:

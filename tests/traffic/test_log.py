@@ -53,6 +53,65 @@ def test_many_threads_and_two_logs_on_one_folder_lose_nothing(tmp_path: Path) ->
     assert sorted(map(int, ids(tmp_path))) == list(range(200))
 
 
+def test_who_no_longer_waits_does_not_take_a_record_back(tmp_path: Path) -> None:
+    with open_log(tmp_path) as log:
+        assert not log.append(decision(1)).cancel()
+    assert ids(tmp_path) == ["1"]
+
+
+def test_what_a_killed_process_was_told_is_there(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from dualmind.traffic.log import DecisionLog\n"
+        "from tests.traffic.records import decision\n"
+        "log = DecisionLog(Path(sys.argv[1]), batch=7, interval_s=0.001)\n"
+        "for i in range(10**9):\n"
+        "    done = [log.append(decision(9 * i + j)) for j in range(9)]\n"
+        "    for j in range(9):\n"
+        "        done[j].result(); print(9 * i + j, flush=True)\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=root, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        told = [process.stdout.readline() for _ in range(100)]
+        process.kill()
+        told += [line for line in process.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")]
+    names = [line.decode().strip() for line in told]
+    with open_log(tmp_path):
+        found = ids(tmp_path)
+    assert found[: len(names)] == names
+    assert len(found) == len(set(found))
+
+
+def test_a_month_is_compacted_and_read_while_it_is_logged(tmp_path: Path) -> None:
+    (tmp_path / MONTH).mkdir()
+    stop = threading.Event()
+    told: list[str] = []
+
+    def write() -> None:
+        with DecisionLog(tmp_path, batch=5, interval_s=0.001) as log:
+            for i in range(10**9):
+                done = [log.append(decision(20 * i + j)) for j in range(20)]
+                for j, future in enumerate(done):
+                    future.result(timeout=60)
+                    told.append(str(20 * i + j))
+                if stop.is_set():
+                    return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(6):
+            known = set(told)
+            compact(tmp_path, MONTH, is_over=False)
+            found = ids(tmp_path)
+            assert len(found) == len(set(found))
+            assert known <= set(found)
+    finally:
+        stop.set()
+        writer.join()
+    assert sorted(ids(tmp_path)) == sorted(told)
+
+
 def test_closing_writes_what_waits_and_a_closed_log_takes_nothing(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     done = log.append(decision(1))

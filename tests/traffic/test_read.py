@@ -52,7 +52,7 @@ def test_unknown_columns_and_months_are_named(tmp_path: Path) -> None:
     log_all(tmp_path, decision(1))
     with pytest.raises(TrafficError, match="no column prompt; it has time"):
         read_month(tmp_path, MONTH, ["prompt"])
-    with pytest.raises(TrafficError, match="no traffic of 2027-01.*2026-11"):
+    with pytest.raises(TrafficError, match=r"no traffic of 2027-01.*2026-11"):
         read_month(tmp_path, "2027-01")
 
 
