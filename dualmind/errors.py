@@ -10,6 +10,10 @@
     ├── CheckpointError        a checkpoint that is incomplete, unsafe or of other shapes
     ├── GateError              a gate that cannot be fitted, is damaged or belongs to other weights
     ├── RequestError           a request that an agent cannot take
+    ├── CalibrationError       a threshold that cannot be proven, read or used
+    │   ├── NoValidThreshold   none that passes at this alpha, delta and number of labels
+    │   └── ThresholdMismatch  a threshold of other weights or of another gate
+    ├── TrafficError           a log of decisions that cannot be read or written to
     ├── StorageError           a file that could not be written in full
     └── PipelineError          a stage that failed, a busy lock, a graph that cannot be read
 
@@ -56,6 +60,22 @@ class GateError(DualmindError):
 
 class RequestError(DualmindError):
     """A request is empty, too long or of an unknown form."""
+
+
+class CalibrationError(DualmindError):
+    """A threshold cannot be proven, read or used."""
+
+
+class NoValidThreshold(CalibrationError):
+    """No threshold passes at this alpha, delta and number of labels; the one that serves stays."""
+
+
+class ThresholdMismatch(CalibrationError):
+    """A threshold belongs to other weights or to another gate."""
+
+
+class TrafficError(DualmindError):
+    """A log of decisions cannot be read, or a record does not belong into it."""
 
 
 class StorageError(DualmindError):
