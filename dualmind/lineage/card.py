@@ -39,7 +39,8 @@ def model_card(contents: Contents, threshold: dict[str, object]) -> str:
             ["data set", "rows", "expectations met", "MD5", "judged by"],
             [
                 [
-                    receipt_target(path, own.dataset), f"{own.rows:,}", str(len(own.expectations)), own.md5, own.library,
+                    receipt_target(path, own.dataset), f"{own.rows:,}", str(len(own.expectations)), own.md5,
+                    own.library,
                 ]
                 for path, own in contents.receipts.items()
             ],

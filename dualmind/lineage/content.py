@@ -1,4 +1,4 @@
-"""Reads a folder that may have been made by an enemy: nothing is followed out of it, nothing large is read by mistake."""
+"""Reads a folder that an enemy may have made: nothing is followed out of it, nothing large is read by mistake."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""What git knows: commits, their files, and whether a commit is still in the history. Reads only, by the git program."""
+"""What git knows: commits, their files, whether a commit is still in the history. It only reads, by the git program."""
 
 import hashlib
 import os

@@ -90,7 +90,7 @@ class Head(BaseModel):
     public_key: str  # PEM of the key that signed; the auditor compares it with the one that is expected
     signature: str  # over the entry's canonical JSON, in base64
 
-    def check(self, expected: PublicKey | None) -> str:
+    def check(self, expected: Sequence[PublicKey]) -> str:
         """Why the signature proves nothing, or ""."""
         try:
             key = PublicKey.parse(self.public_key.encode(), "ledger.head")
@@ -99,8 +99,9 @@ class Head(BaseModel):
             return f"its signature cannot be read ({error})"
         if not key.accepts(signature, self.entry.line()):
             return "its signature is not over these bytes"
-        if expected is not None and key.fingerprint != expected.fingerprint:
-            return f"it is signed with key {key.fingerprint}, expected {expected.fingerprint}"
+        known = [own.fingerprint for own in expected]
+        if known and key.fingerprint not in known:
+            return f"it is signed with key {key.fingerprint}, expected {' or '.join(known)}"
         return ""
 
 
@@ -182,11 +183,11 @@ class Ledger:
         doubt = f"a clock was set back: entry {doubtful[0]} states an earlier time" if doubtful else ""
         return Serving(served[-1] if served else None, doubt)
 
-    def verify(self, expected: PublicKey | None = None, anchors: Sequence[Anchor] = ()) -> LedgerVerdict:
+    def verify(self, expected: Sequence[PublicKey] = (), anchors: Sequence[Anchor] = ()) -> LedgerVerdict:
         """Find the first entry that is not as it was written.
 
         Args:
-            expected: the key that must have signed the head.
+            expected: keys of which one must have signed the head; any where none is given.
             anchors: what bundles remember of the ledger.
         """
         flags: list[str] = []
@@ -222,7 +223,7 @@ class Ledger:
             previous, before = entry.hash, number
         return None
 
-    def _broken_head(self, expected: PublicKey | None) -> tuple[int | None, Problem, str] | None:
+    def _broken_head(self, expected: Sequence[PublicKey]) -> tuple[int | None, Problem, str] | None:
         count = len(self.lines)
         if self.head is None:
             text = f"{self.path.with_suffix('.head')} is missing, so entries may be missing at the end; restore it"
@@ -292,7 +293,7 @@ def append(
 def _heal(path: Path) -> Anchor:
     """Cut off a torn line, complete what the head holds, and say where to go on."""
     ledger = Ledger.read(path)
-    if (found := ledger._broken_head(None)) is not None:
+    if (found := ledger._broken_head(())) is not None:
         raise LedgerError(f"nothing is appended to {path}: {found[2]}")
     if ledger.head is None:
         return Anchor(count=0, hash=GENESIS)

@@ -52,7 +52,8 @@ elif stage == "validate":
 elif stage == "pretrain":
     checkpoint(out / "system1", {"decisions": md5_file(data)})
 elif stage == "distill":
-    checkpoint(out / "system1", {"decisions": md5_file(data), "teacher": md5_folder(Path("artifacts/pretrain/system1"))})
+    teacher = md5_folder(Path("artifacts/pretrain/system1"))
+    checkpoint(out / "system1", {"decisions": md5_file(data), "teacher": teacher})
 elif stage == "calibrate":
     write_json(out / "gate.json", {"weights": [0.5, params["calibrate"]["alpha"]]})
     write_json(out / "threshold.json", {"value": 0.7, "alpha": params["calibrate"]["alpha"],

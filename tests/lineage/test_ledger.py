@@ -112,7 +112,7 @@ def test_a_forged_head_is_found_by_the_expected_key_and_by_what_bundles_remember
     for count in (2, 5):
         lines = Ledger.read(ledger)
         anchors.append(lines.anchor.model_copy(update={"count": count, "hash": lines.entries[count - 1].hash}))
-    assert Ledger.read(ledger).verify(key.public, anchors).ok
+    assert Ledger.read(ledger).verify([key.public], anchors).ok
     other = make_key(tmp_path / "other", "release")
     ledger.with_suffix(".head").unlink()
     names = [entry.what.name for entry in Ledger.read(ledger).entries]
@@ -120,8 +120,8 @@ def test_a_forged_head_is_found_by_the_expected_key_and_by_what_bundles_remember
     for day, name in enumerate(names):
         add(ledger, other, name.replace("r3", "r9"), day)
     assert Ledger.read(ledger).verify().ok
-    assert "signed with key" in Ledger.read(ledger).verify(key.public).message
-    found = Ledger.read(ledger).verify(other.public, anchors)
+    assert "signed with key" in Ledger.read(ledger).verify([key.public]).message
+    found = Ledger.read(ledger).verify([other.public], anchors)
     assert (found.entry, found.problem) == (3, "edited")
 
 
@@ -186,7 +186,7 @@ def test_two_writers_do_not_mix(tmp_path: Path, key: SigningKey) -> None:
     for writer in writers:
         writer.join(timeout=300)
         assert writer.exitcode == 0
-    verdict = Ledger.read(path).verify(key.public)
+    verdict = Ledger.read(path).verify([key.public])
     assert verdict.ok, verdict.message
     names = [entry.what.name for entry in Ledger.read(path).entries]
     assert sorted(names) == sorted(f"{name}{index}" for name in "ab" for index in range(10))
