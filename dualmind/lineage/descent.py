@@ -32,7 +32,10 @@ def check_descent(bundle: Bundle) -> list[Check]:
     """
     files = read_model(bundle.path, record.MANIFEST, Manifest).files
     below = {name.removeprefix(f"{FILES}/"): own for name, own in files.items() if name.startswith(f"{FILES}/")}
+    if not (found := check_record(bundle, below))[0].ok:
+        return found  # what it names is not there, so nothing can be asked about it
     return [
+        *found,
         *check_outputs(bundle, below),
         *check_chain(bundle.lock),
         *check_data(bundle),
@@ -40,6 +43,31 @@ def check_descent(bundle: Bundle) -> list[Check]:
         *check_threshold(bundle, below),
         *check_provenance(bundle, files),
     ]
+
+
+def check_record(bundle: Bundle, files: Mapping[str, FileDigest]) -> list[Check]:
+    """What release.json says it holds is what lies there: nothing that is to be asked about was left out of it."""
+    release, made = bundle.release, bundle.lock.outs
+    folders = {path for path, ref in made.items() if ref.md5.endswith(".dir") and f"{path}/meta.json" in files}
+    pairs: list[tuple[str, set[str], set[str]]] = [
+        ("checkpoints", folders, {own.path for own in release.checkpoints}),
+        ("gates", {name for name in files if PurePosixPath(name).name == "gate.json"} & set(made), set(release.gates)),
+        (
+            "thresholds",
+            {name for name in files if PurePosixPath(name).name == "threshold.json"} & set(made),
+            set(release.thresholds),
+        ),
+        ("receipts", set(files) & set(release.receipts), set(release.receipts)),
+    ]
+    failures = [
+        failed(
+            "record", f"release.json names other {kind} than lie in the release", expected=", ".join(sorted(there)),
+            found=", ".join(sorted(named)), remedy=_AGAIN, subject=next(iter(sorted(there ^ named))),
+        )
+        for kind, there, named in pairs
+        if there != named
+    ]  # fmt: skip
+    return settle("record", failures, "release.json names what lies there")
 
 
 def check_outputs(bundle: Bundle, files: Mapping[str, FileDigest]) -> list[Check]:
@@ -50,7 +78,7 @@ def check_outputs(bundle: Bundle, files: Mapping[str, FileDigest]) -> list[Check
         if not out:
             reason = f"{name} is no output of a stage"
             failures.append(failed("outputs", reason, subject=name, expected="an output in dvc.lock", remedy=_AGAIN))
-    for path in sorted({*released.values(), *(c.path for c in bundle.release.checkpoints)} - {""}):
+    for path in sorted({*released.values()} - {""}):
         own = {name[len(path) + 1 :]: files[name].md5 for name, out in released.items() if out == path}
         found = folder_md5(own) if made[path].md5.endswith(".dir") else own.get("", "nothing")
         if found != made[path].md5:

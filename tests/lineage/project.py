@@ -1,13 +1,19 @@
 """A small real project for tests: git, DVC, and stages that make real (if untrained) checkpoints in milliseconds."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+from model_signing import hashing, signing
 
 from dualmind.lineage.bundle import Bundle, make_bundle
+from dualmind.lineage.content import digest_file, list_files
 from dualmind.lineage.keys import SigningKey, make_key
 from dualmind.lineage.ledger import Ledger, What, append
 from dualmind.lineage.record import Machine
@@ -150,3 +156,19 @@ def release(root: Path, key: SigningKey, name: str = "r1", time: datetime = TIME
     for kind in ("release", "promote"):
         append(ledger, key, time=time, kind=kind, what=what, who="Ann", why="test")
     return bundle
+
+
+def resign(bundle: Path, key: SigningKey) -> None:
+    """What an insider with a key does after a change: a manifest and a signature that fit it."""
+    names = [n for n in list_files(bundle) if n not in {"manifest.json", "signature"}]
+    digests = {name: digest_file(bundle / name).model_dump() for name in names}
+    (bundle / "manifest.json").write_text(json.dumps({"files": digests}))
+    config = hashing.Config().set_ignored_paths(paths=["signature"], ignore_git_paths=False)
+    signer = signing.Config().use_elliptic_key_signer(private_key=key.path).set_hashing_config(config)
+    signer.sign(bundle, bundle / "signature")
+
+
+def edit_json(path: Path, change: Callable[[Any], None]) -> None:
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
