@@ -15,6 +15,7 @@ import yaml
 
 from dualmind.errors import PipelineError
 
+_AGAIN = {False: (), True: ("--force", "--no-commit")}
 _TAIL = 30  # lines of output that an error repeats
 
 
@@ -48,7 +49,9 @@ class StageRef:
         raise PipelineError(f"stage {self.name} has no output {path}; it has {', '.join(r.path for r in self.outs)}")
 
 
-def reproduce(name: str, root: Path, *, timeout_s: float, log: Callable[[str], None]) -> StageRef:
+def reproduce(
+    name: str, root: Path, *, timeout_s: float, log: Callable[[str], None], again: bool = False
+) -> StageRef:  # fmt: skip
     """Bring one stage up to date, its parents being so already.
 
     Args:
@@ -56,6 +59,7 @@ def reproduce(name: str, root: Path, *, timeout_s: float, log: Callable[[str], N
         root: the project's folder.
         timeout_s: seconds after which the stage and all it started are killed.
         log: takes each line of output as it comes.
+        again: run it even if nothing changed, and leave the cache as it is.
 
     Returns:
         The stage as recorded in dvc.lock.
@@ -63,7 +67,7 @@ def reproduce(name: str, root: Path, *, timeout_s: float, log: Callable[[str], N
     Raises:
         PipelineError: the stage failed, was killed or took too long, or another DVC holds the lock.
     """
-    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", name]
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", *_AGAIN[again], name]
     code, tail = run_streamed(command, root, timeout_s=timeout_s, log=log)
     if code:
         raise PipelineError(f"stage {name} failed ({_reason(code, tail, timeout_s)}):\n" + "\n".join(tail))

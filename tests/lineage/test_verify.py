@@ -73,10 +73,10 @@ def test_a_changed_byte_is_found_and_named(project: Path, name: str) -> None:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_changed_byte_of_signature_or_manifest_is_found_and_nothing_raises(
-    pristine: Path, data: st.DataObject
-) -> None:
-    name = data.draw(st.sampled_from(["signature", "manifest.json"]))
+def test_any_changed_byte_of_what_is_parsed_is_found_and_nothing_raises(pristine: Path, data: st.DataObject) -> None:
+    """All checks run, the later ones on damaged content as well."""
+    names = ["signature", "manifest.json", "release.json", "dvc.lock", "provenance.json", "public_key.pem", THRESHOLD]
+    name = data.draw(st.sampled_from(names))
     path = pristine / "releases/r1" / name
     whole = path.read_bytes()
     content = bytearray(whole)
