@@ -15,6 +15,7 @@ from dualmind.lineage.checks import Check, failed, passed
 from dualmind.lineage.content import is_inside
 from dualmind.lineage.lockfile import StageRecord
 from dualmind.lineage.record import Machine
+from dualmind.storage import write_text
 from tasks.dvc import reproduce, run_streamed
 
 _PREPARE_LIMIT_S = 600.0  # for git or DVC to fetch what a stage reads
@@ -77,8 +78,8 @@ def _copy(commit: str, root: Path, scratch: Path, log: Callable[[str], None]) ->
     run(scratch / "copy", "git", "checkout", "--quiet", "--detach", commit)
     copy = scratch / "copy" / prefix
     cache = run(root, *dvc, "cache", "dir")
-    run(copy, *dvc, "config", "--local", "cache.dir", cache)
-    run(copy, *dvc, "config", "--local", "cache.type", "copy")  # a link would let the stage write into the cache
+    # "copy", because a link would let the stage write into the cache
+    write_text(copy / ".dvc/config.local", f'[cache]\n    dir = "{cache}"\n    type = copy\n')
     return copy
 
 

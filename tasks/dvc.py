@@ -9,23 +9,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from dualmind.errors import PipelineError
+from dualmind.lineage.lockfile import FileRef, file_refs
 
 _AGAIN = {False: (), True: ("--force", "--no-commit")}
 _TAIL = 30  # lines of output that an error repeats
-
-
-@dataclass(frozen=True, slots=True)
-class FileRef:
-    """A file or folder by content: what DVC recorded in dvc.lock."""
-
-    path: str
-    md5: str  # ends in ".dir" for a folder
-    size: int  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +74,7 @@ def read_lock(name: str, root: Path) -> StageRef:
     path = root / "dvc.lock"
     try:
         entry = yaml.safe_load(path.read_text(encoding="utf-8"))["stages"][name]
-        return StageRef(name, entry["cmd"], _refs(entry.get("deps", [])), _refs(entry.get("outs", [])))
+        return StageRef(name, entry["cmd"], file_refs(entry.get("deps", [])), file_refs(entry.get("outs", [])))
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
         raise PipelineError(f"{path} does not record stage {name} ({error!r}); run `dvc repro {name}`") from error
 
@@ -145,7 +136,3 @@ def _reason(code: int, tail: list[str], timeout_s: float) -> str:
     if "is busy" in text or "Unable to acquire lock" in text:
         return "another dvc process is at work in this folder; wait until it ends, or stop it, and run again"
     return f"exit code {code}"
-
-
-def _refs(entries: list[dict[str, Any]]) -> tuple[FileRef, ...]:
-    return tuple(FileRef(entry["path"], entry["md5"], int(entry["size"])) for entry in entries)

@@ -73,7 +73,7 @@ def check_record(bundle: Bundle, files: Mapping[str, FileDigest]) -> list[Check]
 def check_outputs(bundle: Bundle, files: Mapping[str, FileDigest]) -> list[Check]:
     """Each released output has the MD5 that dvc.lock records."""
     failures, made = [], bundle.lock.outs
-    released = {name: out.path if (out := bundle.lock.made_by(name)) else "" for name in files}
+    released = {name: ref.path if (ref := bundle.lock.made_by(name)) else "" for name in files}
     for name, out in released.items():
         if not out:
             reason = f"{name} is no output of a stage"

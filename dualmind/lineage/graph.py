@@ -48,9 +48,10 @@ class LineageGraph:
                 parents.setdefault(Content(out.path, out.md5), set()).update(deps)
         for content, own in parents.items():  # a stage may read a part of an output, or a folder of several
             path = PurePosixPath(content.path)
-            for out in map(PurePosixPath, lock.outs):
-                if out in path.parents or path in out.parents:
-                    own.add(Content(str(out), lock.outs[str(out)].md5))
+            for out in lock.outs.values():
+                made = PurePosixPath(out.path)
+                if made in path.parents or path in made.parents:
+                    own.add(Content(out.path, out.md5))
         return cls({content: frozenset(own) for content, own in parents.items()})
 
     def find(self, what: str) -> list[Content]:

@@ -79,10 +79,17 @@ def parse_lock(text: bytes, where: str) -> Lock:
 
 def _record(name: str, entry: dict[str, Any]) -> StageRecord:
     params = {file: dict(values) for file, values in entry.get("params", {}).items()}
-    return StageRecord(name, str(entry["cmd"]), _refs(entry.get("deps", [])), _refs(entry.get("outs", [])), params)
+    return StageRecord(
+        name, str(entry["cmd"]), file_refs(entry.get("deps", [])), file_refs(entry.get("outs", [])), params
+    )
 
 
-def _refs(entries: Iterable[dict[str, Any]]) -> tuple[FileRef, ...]:
+def file_refs(entries: Iterable[Mapping[str, Any]]) -> tuple[FileRef, ...]:
+    """Entries of a stage's ``deps`` or ``outs``.
+
+    Raises:
+        KeyError, TypeError, ValueError: an entry has another form.
+    """
     return tuple(FileRef(str(entry["path"]), str(entry["md5"]), int(entry["size"])) for entry in entries)
 
 
@@ -115,3 +122,11 @@ def look_up(values: Any, key: str) -> tuple[bool, Any]:
             return False, None
         values = values[part]
     return True, values
+
+
+def pointed_md5(text: bytes) -> str:
+    """The MD5 that a .dvc file records; what cannot be read is no MD5, and so matches none."""
+    try:
+        return str(yaml.safe_load(text)["outs"][0]["md5"])
+    except (yaml.YAMLError, KeyError, TypeError, IndexError):
+        return "a .dvc file that can be read"

@@ -4,13 +4,11 @@ import posixpath
 from pathlib import PurePosixPath
 from typing import Any
 
-import yaml
-
 from dualmind.errors import HistoryError, LineageError
 from dualmind.lineage.bundle import Bundle
 from dualmind.lineage.checks import Check, failed, passed, settle
 from dualmind.lineage.history import History
-from dualmind.lineage.lockfile import FileRef, Lock, folder_md5, look_up, parse_lock, read_params
+from dualmind.lineage.lockfile import FileRef, Lock, folder_md5, look_up, parse_lock, pointed_md5, read_params
 from dualmind.lineage.record import DOCUMENTS
 
 _AGAIN = "commit what ran, run `dvc repro`, commit dvc.lock and release again"
@@ -122,7 +120,7 @@ def check_code(bundle: Bundle, history: History) -> list[Check]:
         elif names:
             expected = folder_md5({posixpath.relpath(name, path): md5s[files[name]] for name in names})
         elif (pointer := history.show(bundle.release.commit, f"{path}.dvc")) is not None:
-            expected = _pointed(pointer)
+            expected = pointed_md5(pointer)
         elif path.endswith(".py"):
             expected = "a committed file"
         else:
@@ -147,14 +145,6 @@ def _is_made(path: str, lock: Lock) -> bool:
 
 def _below(path: str, files: dict[str, str]) -> list[str]:
     return [path] if path in files else [name for name in files if name.startswith(f"{path.rstrip('/')}/")]
-
-
-def _pointed(text: bytes) -> str:
-    """The MD5 in a .dvc file."""
-    try:
-        return str(yaml.safe_load(text)["outs"][0]["md5"])
-    except (yaml.YAMLError, KeyError, TypeError, IndexError):
-        return "a .dvc file that can be read"
 
 
 def check_params(bundle: Bundle, history: History) -> list[Check]:

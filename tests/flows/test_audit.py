@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from flows.audit import main
 from tests.lineage.project import PARAMS, REPOSITORY, commit, edit_json
 
-SECTIONS = "release: {name: r1, folder: releases, keys: keys, signer: release, why: test, promote: true}\naudit: {minutes: 5}\n"
+SECTIONS = """
+release: {name: r1, folder: releases, keys: keys, signer: release, why: test, promote: true}
+audit: {minutes: 5}
+"""
 HEAVY = {
     "torch",
     "transformers",
@@ -79,16 +83,22 @@ def test_stages_are_run_again_from_the_command_line(served: Path) -> None:
         (["r1", "--at", "2026-03-03T12:00:00"], "has no zone"),
     ],
 )
-def test_what_cannot_be_asked_is_a_clear_error(served: Path, arguments: list[str], message: str) -> None:
-    done = run(served, *arguments)
-    assert done.returncode == 1
-    assert message in done.stderr
+def test_what_cannot_be_asked_is_a_clear_error(
+    served: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(served)
+    assert main(arguments) == 1
+    assert message in capsys.readouterr().err
 
 
-def test_a_release_that_cannot_be_opened_has_a_page_too(served: Path) -> None:
+def test_a_release_that_cannot_be_opened_has_a_page_too(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (served / "releases/r1/release.json").write_text("<script>alert(1)</script>")
-    done = run(served, "r1")
-    assert done.returncode == 1
+    monkeypatch.chdir(served)
+    assert main(["r1"]) == 1
     page = (served / "artifacts/audit/r1.html").read_text()
     assert "release.json was changed" in page
     assert "<script" not in page

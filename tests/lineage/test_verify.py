@@ -161,13 +161,14 @@ def test_a_threshold_of_another_gate_or_of_a_checkpoint_beside_or_of_nothing_is_
     path = project / "releases/r1" / THRESHOLD
     honest = path.read_bytes()
     other = md5_folder(project / "releases/r1" / PRETRAINED)  # is released too, but was not what was calibrated
-    for change, reason in [
+    changes: list[tuple[dict[str, Any], str]] = [
         ({"gate": "1" * 32}, "was calibrated on other gate than are released"),
         ({"weights": other}, "was calibrated on other weights than are released"),
         ({"data": "2" * 32}, "was calibrated on other data than are released"),
         ({"weights": "none"}, "does not say which weights it belongs to"),
         ({"gate": 3}, "does not say which gate it belongs to"),
-    ]:
+    ]
+    for change, reason in changes:
         path.write_text(json.dumps({**json.loads(honest), **change}))
         resign(project / "releases/r1", key)
         assert failures(audit(project))["threshold"].reason == f"artifacts/calibrate/threshold.json {reason}"

@@ -20,10 +20,8 @@ def fresh(pristine: Path, tmp_path: Path) -> Path:
 
 
 def params(**changes: object) -> ReleaseParams:
-    values = {
-        "name": "r1", "folder": "releases", "keys": "keys", "signer": "development", "why": "the first", "promote": True,
-    }  # fmt: skip
-    return ReleaseParams.model_validate({**values, **changes})
+    values = {"name": "r1", "folder": "releases", "keys": "keys", "signer": "development", "promote": True}
+    return ReleaseParams.model_validate({**values, "why": "the first", **changes})
 
 
 def test_a_release_is_made_recorded_and_promoted(fresh: Path) -> None:
