@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from dualmind.errors import DualmindError, LineageError
 from dualmind.lineage.bundle import Bundle, make_bundle
 from dualmind.lineage.content import check_name
+from dualmind.lineage.entries import What
 from dualmind.lineage.integrity import Trusted
 from dualmind.lineage.keys import open_key
-from dualmind.lineage.ledger import Ledger, What, append
+from dualmind.lineage.ledger import Ledger, append
 from dualmind.lineage.record import Machine
 from dualmind.lineage.verify import verify_release
 from stages.params import load_params

@@ -29,9 +29,9 @@ from dualmind.errors import BundleError, ReceiptMismatch
 from dualmind.lineage import record
 from dualmind.lineage.card import model_card
 from dualmind.lineage.content import MAX_DOCUMENT_BYTES, check_name, digest_file, is_inside, list_files, read_model
+from dualmind.lineage.entries import Anchor
 from dualmind.lineage.history import History
 from dualmind.lineage.keys import SigningKey
-from dualmind.lineage.ledger import Anchor
 from dualmind.lineage.lockfile import FileRef, Lock, parse_lock
 from dualmind.lineage.record import FILES, CheckpointRecord, Machine, Manifest, Meta, Release
 from dualmind.lineage.standards import Contents, ml_bom, openlineage, provenance

@@ -13,96 +13,27 @@ of it was computed anew. Two anchors do:
 What remains: someone with the release key who rewrites the ledger, the head and every copy of every bundle.
 """
 
-import base64
 import json
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import rfc8785
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import ValidationError
 
-from dualmind.errors import LedgerError, SigningKeyError
+from dualmind.errors import LedgerError
+from dualmind.lineage.entries import GENESIS, Anchor, Entry, Head, What
 from dualmind.lineage.keys import PublicKey, SigningKey
 from dualmind.lineage.times import stamp
 from dualmind.storage import write_json
 
-GENESIS = "0" * 64  # what stands for the hash before the first entry
 _LOCK_LIMIT_S = 60.0  # appending takes milliseconds, so whoever holds the lock for longer is stuck
 Problem = Literal["edited", "removed", "reordered", "added", "head"]
-
-
-class What(BaseModel):
-    """What an entry is about."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    subject: str = Field(pattern=r"^[a-z]+$")  # "release", "threshold"
-    name: str  # the release's name, or the threshold's value
-    digest: str  # of its bytes: SHA-256 of a bundle's manifest, MD5 of a threshold.json
-
-
-class Entry(BaseModel):
-    """One line."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    sequence: PositiveInt  # 1, 2, 3: the order, also where a clock was set back
-    time: str  # UTC, as the writer's clock said
-    kind: str = Field(pattern=r"^[a-z]+$")  # "release" (made), "promote" and "rollback" (serve it), "keep", "label"
-    what: What
-    who: str
-    why: str
-    previous_hash: str
-    hash: str
-
-    def line(self) -> bytes:
-        """The line without its end."""
-        return rfc8785.dumps(self.model_dump())
-
-    def true_hash(self) -> str:
-        """What :attr:`hash` must be."""
-        return sha256(rfc8785.dumps(self.model_dump(exclude={"hash"}))).hexdigest()
-
-
-class Anchor(BaseModel):
-    """How far the ledger had come, as a bundle remembers it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    count: int = Field(ge=0)
-    hash: str
-
-
-class Head(BaseModel):
-    """The signed end of the ledger."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    entry: Entry  # the last one; its sequence is the number of entries
-    public_key: str  # PEM of the key that signed; the auditor compares it with the one that is expected
-    signature: str  # over the entry's canonical JSON, in base64
-
-    def check(self, expected: Sequence[PublicKey]) -> str:
-        """Why the signature proves nothing, or ""."""
-        try:
-            key = PublicKey.parse(self.public_key.encode(), "ledger.head")
-            signature = base64.b64decode(self.signature, validate=True)
-        except (SigningKeyError, ValueError) as error:
-            return f"its signature cannot be read ({error})"
-        if not key.accepts(signature, self.entry.line()):
-            return "its signature is not over these bytes"
-        known = [own.fingerprint for own in expected]
-        if known and key.fingerprint not in known:
-            return f"it is signed with key {key.fingerprint}, expected {' or '.join(known)}"
-        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,9 +212,7 @@ def append(
                 previous_hash=anchor.hash, hash="",
             )  # fmt: skip
             entry = draft.model_copy(update={"hash": draft.true_hash()})
-            signature = base64.b64encode(key.sign(entry.line())).decode()
-            head = Head(entry=entry, public_key=key.public.pem.decode(), signature=signature)
-            write_json(path.with_suffix(".head"), head.model_dump())
+            write_json(path.with_suffix(".head"), Head.sealed(entry, key).model_dump())
             _write_line(path, entry)
             return entry
     except Timeout as error:

@@ -10,8 +10,8 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from dualmind.lineage.content import FileDigest
+from dualmind.lineage.entries import Anchor
 from dualmind.lineage.keys import KeyInfo
-from dualmind.lineage.ledger import Anchor
 
 FILES = "files"  # outputs lie below this folder under their paths in the project
 DOCUMENTS = ("dvc.lock", "dvc.yaml", "params.yaml")  # copied as they were

@@ -14,8 +14,9 @@ from model_signing import hashing, signing
 
 from dualmind.lineage.bundle import Bundle, make_bundle
 from dualmind.lineage.content import digest_file, list_files
+from dualmind.lineage.entries import What
 from dualmind.lineage.keys import SigningKey, make_key
-from dualmind.lineage.ledger import Ledger, What, append
+from dualmind.lineage.ledger import Ledger, append
 from dualmind.lineage.record import Machine
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -11,8 +11,8 @@ from in_toto_attestation.predicates.provenance.v1 import provenance_pb2
 
 from dualmind.errors import BundleError, HistoryError, LineageError
 from dualmind.lineage.bundle import Bundle, make_bundle
+from dualmind.lineage.entries import GENESIS, Anchor
 from dualmind.lineage.keys import SigningKey
-from dualmind.lineage.ledger import GENESIS, Anchor
 from dualmind.lineage.standards import check_statement
 from dualmind.storage import md5_file, md5_folder
 from tests.lineage.project import MACHINE, TIME, dvc

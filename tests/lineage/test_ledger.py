@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualmind.errors import LedgerError, LineageError
+from dualmind.lineage.entries import GENESIS, Entry, What
 from dualmind.lineage.keys import SigningKey, make_key, open_key
-from dualmind.lineage.ledger import GENESIS, Entry, Ledger, What, append
+from dualmind.lineage.ledger import Ledger, append
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
