@@ -19,19 +19,17 @@ from numpy.typing import NDArray
 from benchmarks.results_file import Row, write_rows
 from dualmind.data.decisions import DecisionRow
 from dualmind.domains.household import generate
-from dualmind.domains.household.belief import interchangeable
 from dualmind.domains.household.domain import Household
 from dualmind.domains.household.expert import LocationPrior
 from dualmind.domains.household.game import Game
 from dualmind.domains.household.sources import load_games
 from dualmind.evaluation.intervals import bootstrap_mean
 from dualmind.evaluation.playing import play
-from dualmind.learning.batching import TokenizedDecisions
 from dualmind.learning.cloning import clone
 from dualmind.models.system1 import System1
 from stages.params import load_params
 from stages.prepare import demonstrate
-from stages.pretrain import PretrainParams, renameable, texts
+from stages.pretrain import System1Params, lessons, texts
 
 # games -> (optimiser steps, success that is claimed); steps chosen on valid_train
 SETTINGS: dict[str, tuple[int, float]] = {
@@ -50,19 +48,12 @@ def demonstrations(games: Sequence[Game]) -> list[DecisionRow]:
     return rows
 
 
-def train(rows: list[DecisionRow], valid: list[DecisionRow], steps: int, seed: int) -> System1:
+def train(rows: list[DecisionRow], steps: int, seed: int) -> System1:
     """System 1 of the default profile, with another number of steps."""
-    params = load_params(PretrainParams, "pretrain.system1")
+    params = load_params(System1Params, "pretrain.system1")
     system1 = System1.build(params.model, texts(rows), seed)
     cloning = params.cloning.model_copy(update={"steps": steps})
-    clone(
-        system1,
-        TokenizedDecisions.of(rows, system1, interchangeable),
-        TokenizedDecisions.of(valid, system1, interchangeable),
-        cloning,
-        renameable=renameable(rows, system1),
-        seed=seed,
-    )
+    clone(system1, lessons(params, rows, system1, seed), cloning, seed=seed)
     return system1
 
 
@@ -78,13 +69,12 @@ def measure(setting: str, path: Path, seeds: int) -> list[Row]:
     begun = time.monotonic()
     steps, target = SETTINGS[setting]
     unseen = load_games(path, {"valid_unseen": 1000})
-    valid = demonstrations([*load_games(path, {"train": 20})])
     won: dict[str, list[list[bool]]] = {"greedy": [], "sampled": []}
     spent = 0
     for seed in range(seeds):
         rows = demonstrations(training_games(setting, path, seed))
         spent = len(rows)
-        system1 = train(rows, valid, steps, seed)
+        system1 = train(rows, steps, seed)
         for mode in ("greedy", "sampled"):
             outcomes = play(system1, unseen, mode, np.random.default_rng(seed), batch_size=128, max_steps=MAX_STEPS)
             won[mode].append([outcome.success for outcome in outcomes])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, set_seed
 
 from benchmarks.household_success import demonstrations
@@ -23,10 +24,10 @@ from dualmind.domains.household.generate import generate_games
 from dualmind.evaluation.intervals import bootstrap_mean
 from dualmind.evaluation.latency import latency
 from dualmind.learning.batching import TokenizedDecisions
-from dualmind.learning.cloning import CloningParams, clone, command_loss
+from dualmind.learning.cloning import CloningParams, Lessons, clone
 from dualmind.models.system1 import System1
 from stages.params import load_params
-from stages.pretrain import PretrainParams, texts
+from stages.pretrain import System1Params, texts
 
 STEPS, BATCH, REPEATS = 30, 64, 3
 
@@ -39,14 +40,13 @@ class ForTrainer(nn.Module):
         self.scorer = system1.scorer
 
     def forward(self, batch: Any, labels: Tensor) -> dict[str, Tensor]:
-        return {"loss": command_loss(self.scorer(batch), labels)}
+        return {"loss": F.cross_entropy(self.scorer(batch), labels)}
 
 
 def ours(system1: System1, decisions: TokenizedDecisions, params: CloningParams) -> float:
     """Decisions per second of our loop."""
-    few = TokenizedDecisions(decisions.prompts[:8], decisions.commands[:8], decisions.accepted[:8], decisions.pad)
     start = time.perf_counter()
-    clone(system1, decisions, few, params, renameable=frozenset(), seed=0)
+    clone(system1, Lessons(decisions, None), params, seed=0)
     return STEPS * BATCH / (time.perf_counter() - start)
 
 
@@ -70,7 +70,7 @@ def theirs(system1: System1, decisions: TokenizedDecisions) -> float:
     return STEPS * BATCH / float(seconds)
 
 
-def throughput_row(rows: list[DecisionRow], params: PretrainParams) -> Row:
+def throughput_row(rows: list[DecisionRow], params: System1Params) -> Row:
     """Ratio of the two, in pairs one after the other."""
     begun, pairs = time.monotonic(), []
     cloning = params.cloning.model_copy(update={"steps": STEPS, "batch_size": BATCH, "warmup_steps": 0})
@@ -93,7 +93,7 @@ def throughput_row(rows: list[DecisionRow], params: PretrainParams) -> Row:
     )
 
 
-def latency_row(rows: list[DecisionRow], params: PretrainParams) -> Row:
+def latency_row(rows: list[DecisionRow], params: System1Params) -> Row:
     """The 99th percentile over decisions; the interval is over repetitions."""
     begun = time.monotonic()
     system1 = System1.build(params.model, texts(rows), 0)
@@ -119,7 +119,7 @@ def main() -> None:
     warnings.simplefilter("ignore")  # the trainer's own
     torch.set_num_threads(1)
     rows = demonstrations(generate_games({"train": 300}, seed=0))
-    params = load_params(PretrainParams, "pretrain.system1")
+    params = load_params(System1Params, "pretrain.system1")
     found = [latency_row(rows, params), throughput_row(rows, params)]
     write_rows("system1_speed", found)
     for row in found:

@@ -3,6 +3,7 @@
     DualmindError
     ├── ParamsError            an unknown or missing key, or a value out of range, in a params file
     ├── GameError              a household game that cannot be read or played
+    ├── QuestionError          a reasoning question that cannot be drawn, read or scored
     ├── DataError              a data set of the wrong form
     │   ├── ValidationFailed   a data set that did not pass its gate
     │   └── ReceiptMismatch    bytes other than those that were validated
@@ -30,6 +31,10 @@ class ParamsError(DualmindError):
 
 class GameError(DualmindError):
     """A household game cannot be read or played."""
+
+
+class QuestionError(DualmindError):
+    """A reasoning question cannot be drawn, read or scored."""
 
 
 class DataError(DualmindError):

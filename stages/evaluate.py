@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from dualmind.data.decisions import DecisionRow, read_decisions
 from dualmind.data.problems import read_problems
 from dualmind.data.validation import Receipt, ValidatedDataset, open_validated
-from dualmind.domains.household.belief import interchangeable
 from dualmind.domains.household.domain import HOPS
 from dualmind.domains.household.engine import HouseholdEngine
 from dualmind.domains.household.game import Game
@@ -102,13 +101,13 @@ def _size(system1: System1) -> dict[str, int]:
 
 
 def _agreement(system1: System1, rows: Sequence[DecisionRow], batch_size: int) -> dict[str, Any]:
-    """How often the best command is the expert's or as good, on validation decisions."""
+    """How often the best command is the expert's, on validation decisions."""
     best = []
     for start in range(0, len(rows), batch_size):
         batch = rows[start : start + batch_size]
         scores = system1.score([row.prompt for row in batch], [row.candidates for row in batch])
-        best += [interchangeable(row.candidates[int(own.argmax())]) for row, own in zip(batch, scores, strict=True)]
-    return measure(CommandAccuracy, predictions=best, references=[interchangeable(row.target) for row in rows])
+        best += [row.candidates[int(own.argmax())] for row, own in zip(batch, scores, strict=True)]
+    return measure(CommandAccuracy, predictions=best, references=[row.target for row in rows])
 
 
 def _plot_rows(splits: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,25 +1,28 @@
 """Makes a domain's data: problems in splits that share nothing, and an expert's decisions on the training ones."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from dualmind.data.decisions import DecisionRow, write_decisions
 from dualmind.data.problems import ProblemRow, write_problems
-from dualmind.domains.base import SPLITS, Problem, Split
+from dualmind.domains.base import SPLITS, Domain, Problem, Split
 from dualmind.domains.household import generate
-from dualmind.domains.household.domain import Household, as_problem
+from dualmind.domains.household.domain import Household
 from dualmind.domains.household.expert import LocationPrior
 from dualmind.domains.household.game import Game
 from dualmind.domains.household.sources import load_games
+from dualmind.domains.reasoning.domain import Reasoning
+from dualmind.domains.reasoning.generate import Mix, generate_questions
 from dualmind.errors import GameError
 from dualmind.progress import Progress
 from dualmind.storage import write_json
 from stages.params import load_params
 
+_SOURCES = {Household.name: "searcher", Reasoning.name: "generator"}  # who demonstrates
 DEMONSTRATED: tuple[Split, ...] = ("train", "valid_train")  # the other splits are for judging only
 
 
@@ -44,16 +47,37 @@ class HouseholdParams(BaseModel):
     seed: Annotated[int, Field(ge=0)]  # of the generator; real games are sampled by the hash of their name
 
 
+class NumQuestions(BaseModel):
+    """Questions of each split."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    train: PositiveInt
+    valid_train: PositiveInt  # choices are made on these
+    valid_seen: NonNegativeInt  # the gate and the threshold are made on these
+    valid_unseen: NonNegativeInt  # used for judging alone
+
+
+class ReasoningParams(BaseModel):
+    """How many questions of each split, and of how many hops."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    num_questions: NumQuestions
+    training_mix: Mix  # of the questions that are learnt from
+    traffic_mix: Mix  # of all others
+    seed: Annotated[int, Field(ge=0)]
+
+
 class PrepareParams(BaseModel):
     """How demonstrations are made."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    expert: Literal["searcher"]
-    min_success: Annotated[float, Field(ge=0, le=1)]  # share of games that the expert must win
+    min_success: Annotated[float, Field(ge=0, le=1)]  # share of problems that the expert must solve
 
 
-def prepare(params: PrepareParams, household: HouseholdParams, out: Path) -> None:
+def prepare_household(params: PrepareParams, household: HouseholdParams, out: Path) -> None:
     """Write ``decisions.parquet``, ``problems.parquet``, ``prior.json`` and ``summary.json`` to ``out``.
 
     Raises:
@@ -62,19 +86,48 @@ def prepare(params: PrepareParams, household: HouseholdParams, out: Path) -> Non
     games = _games(household)
     prior = LocationPrior.learn(game for game in games if game.split == "train")
     domain = Household(games, prior)
-    problems = [as_problem(game) for game in games]
+    keys = {game.id: game.content_key() for game in games}
+    _prepare(params, domain, keys, lambda p: (p.payload.task_type, p.payload.layout), out)
+    write_json(out / "prior.json", prior.to_dict())
+
+
+def prepare_reasoning(params: PrepareParams, reasoning: ReasoningParams, out: Path) -> None:
+    """Write ``decisions.parquet``, ``problems.parquet`` and ``summary.json`` to ``out``."""
+    numbers: dict[Split, int] = {split: getattr(reasoning.num_questions, split) for split in SPLITS}
+    mixes = {split: reasoning.training_mix if split == "train" else reasoning.traffic_mix for split in SPLITS}
+    questions = generate_questions(numbers, mixes, reasoning.seed)
+    keys = {question.id: question.text for question in questions}
+    _prepare(params, Reasoning(questions), keys, lambda p: (p.payload.family, p.payload.phrasing), out)
+
+
+def _prepare(
+    params: PrepareParams,
+    domain: Domain,
+    keys: Mapping[str, str],
+    kinds: Callable[[Problem], tuple[str, str]],
+    out: Path,
+) -> None:
+    """Demonstrate and write.
+
+    Args:
+        params: how.
+        domain: whose problems.
+        keys: of each problem, what makes it the same as another.
+        kinds: type and layout of a problem.
+        out: the folder.
+    """
+    problems = [problem for split in SPLITS for problem in domain.problems(split)]
     decisions, lost = demonstrate(domain, [p for split in DEMONSTRATED for p in domain.problems(split)])
     num_shown = sum(p.split in DEMONSTRATED for p in problems)
     success = 1 - len(lost) / num_shown
     if success < params.min_success:
         raise GameError(
-            f"the expert won {success:.1%} of {num_shown} games, below prepare.min_success = {params.min_success:.1%}; "
-            f"lost: {', '.join(lost[:5])}; check household.games = {household.games}"
+            f"the expert solved {success:.1%} of {num_shown} problems, below prepare.min_success = "
+            f"{params.min_success:.1%}; lost: {', '.join(lost[:5])}; check the source of {domain.name} problems"
         )
     write_decisions(out / "decisions.parquet", decisions)
-    write_problems(out / "problems.parquet", [_problem_row(p) for p in problems])
-    write_json(out / "prior.json", prior.to_dict())
-    write_json(out / "summary.json", _summary(problems, decisions, success))
+    write_problems(out / "problems.parquet", [_problem_row(p, *kinds(p)) for p in problems])
+    write_json(out / "summary.json", _summary(problems, decisions, keys, success))
 
 
 def _games(household: HouseholdParams) -> list[Game]:
@@ -84,7 +137,7 @@ def _games(household: HouseholdParams) -> list[Game]:
     return load_games(household.games, counts)
 
 
-def demonstrate(domain: Household, problems: Sequence[Problem]) -> tuple[list[DecisionRow], list[str]]:
+def demonstrate(domain: Domain, problems: Sequence[Problem]) -> tuple[list[DecisionRow], list[str]]:
     """Decisions of the expert on each problem that it wins, and the ids of those that it loses."""
     rows: list[DecisionRow] = []
     lost: list[str] = []
@@ -108,7 +161,7 @@ def demonstrate(domain: Household, problems: Sequence[Problem]) -> tuple[list[De
                     target=step.target,
                     rationale=step.rationale,
                     reward=float(index == len(steps) - 1),
-                    source="searcher",
+                    source=_SOURCES[domain.name],
                 )
                 for index, step in enumerate(steps)
             ]
@@ -116,24 +169,25 @@ def demonstrate(domain: Household, problems: Sequence[Problem]) -> tuple[list[De
     return rows, lost
 
 
-def _problem_row(problem: Problem) -> ProblemRow:
-    game: Game = problem.payload
+def _problem_row(problem: Problem, task_type: str, layout: str) -> ProblemRow:
     return ProblemRow(
         problem_id=problem.id,
         domain=problem.domain,
         split=problem.split,
-        task_type=game.task_type,
-        layout=game.layout,
+        task_type=task_type,
+        layout=layout,
         hops=problem.hops,
         text=problem.text,
-        payload=game.to_json(),
+        payload=problem.payload.to_json(),
     )
 
 
-def _summary(problems: Sequence[Problem], decisions: Sequence[DecisionRow], success: float) -> dict[str, Any]:
+def _summary(
+    problems: Sequence[Problem], decisions: Sequence[DecisionRow], keys: Mapping[str, str], success: float
+) -> dict[str, Any]:
     splits_of: dict[str, set[str]] = {}
     for problem in problems:
-        splits_of.setdefault(problem.payload.content_key(), set()).add(problem.split)
+        splits_of.setdefault(keys[problem.id], set()).add(problem.split)
     return {
         "problems": {split: sum(p.split == split for p in problems) for split in SPLITS},
         "decisions": {split: sum(d.split == split for d in decisions) for split in DEMONSTRATED},
@@ -145,9 +199,14 @@ def _summary(problems: Sequence[Problem], decisions: Sequence[DecisionRow], succ
 
 def main(item: str) -> None:
     """Run the stage in the current folder."""
-    assert item == Household.name
-    household = load_params(HouseholdParams, "household")
-    prepare(load_params(PrepareParams, "prepare"), household, Path("artifacts/prepare") / item)
+    params, out = load_params(PrepareParams, "prepare"), Path("artifacts/prepare") / item
+    match item:
+        case Household.name:
+            prepare_household(params, load_params(HouseholdParams, "household"), out)
+        case Reasoning.name:
+            prepare_reasoning(params, load_params(ReasoningParams, "reasoning"), out)
+        case _:
+            raise SystemExit(f"there is no domain {item!r}; give {Household.name} or {Reasoning.name}")
 
 
 if __name__ == "__main__":

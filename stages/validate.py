@@ -1,8 +1,8 @@
 """Gates a domain's data sets: what is not validated here is not read by any later stage."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 from dualmind.data.suites import SuiteName, SuiteParams
 from dualmind.data.summary import render_summary
@@ -12,22 +12,27 @@ from dualmind.errors import ValidationFailed
 from dualmind.storage import write_text
 from stages.params import load_params
 
+SUITES: dict[str, tuple[SuiteName, ...]] = {
+    "household": ("household decisions", "household problems"),
+    "reasoning": ("reasoning decisions", "reasoning problems"),
+}
 
-def validate(params: SuiteParams, prepared: Path, out: Path) -> list[ValidatedDataset]:
-    """Validate ``decisions.parquet`` and ``problems.parquet`` of ``prepared``; write receipts and a page to ``out``.
+
+def validate(params: SuiteParams, suites: Sequence[SuiteName], prepared: Path, out: Path) -> list[ValidatedDataset]:
+    """Validate each suite's Parquet file in ``prepared``; write receipts and a page to ``out``.
 
     All data sets are judged before the first failure stops the run, so that one run shows everything to correct.
 
     Raises:
         ValidationFailed: a data set did not pass; no receipt of it and no page is written.
     """
-    suites: tuple[SuiteName, ...] = get_args(SuiteName)
     summary = out / "summary.html"
     summary.unlink(missing_ok=True)  # it must not speak for data that may fail now
     datasets, failures = [], []
     for suite in suites:
         try:
-            datasets.append(validate_dataset(prepared / f"{suite}.parquet", suite, params, out / f"{suite}.json"))
+            name = suite.split()[-1]  # "decisions" or "problems", of a domain
+            datasets.append(validate_dataset(prepared / f"{name}.parquet", suite, params, out / f"{name}.json"))
         except ValidationFailed as error:
             failures.append(str(error))
     if failures:
@@ -38,7 +43,8 @@ def validate(params: SuiteParams, prepared: Path, out: Path) -> list[ValidatedDa
 
 def main(item: str) -> None:
     """Run the stage in the current folder."""
-    validate(load_params(SuiteParams, "validate"), Path("artifacts/prepare") / item, Path("artifacts/validate") / item)
+    params = load_params(SuiteParams, f"validate.{item}")
+    validate(params, SUITES[item], Path("artifacts/prepare") / item, Path("artifacts/validate") / item)
 
 
 if __name__ == "__main__":

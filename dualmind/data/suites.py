@@ -22,7 +22,7 @@ from dualmind.domains.base import SPLITS
 if TYPE_CHECKING:
     import pandas as pd
 
-SuiteName = Literal["decisions", "problems"]
+SuiteName = Literal["household decisions", "household problems", "reasoning decisions", "reasoning problems"]
 
 _PANDAS_TYPES = {pa.string(): "str", pa.int64(): "int64", pa.float64(): "float64", pa.list_(pa.string()): "list"}
 _DEMONSTRATED = ["train", "valid_train"]  # the other splits are for judging only
@@ -35,6 +35,19 @@ _TASK_TYPES = [
     "pick_two_obj_and_place",
 ]
 _MIN_HOPS, _MAX_HOPS = 2, 4  # sub-goals of the easiest and of the longest household task
+_FAMILIES = [
+    "arithmetic",
+    "boolean",
+    "brackets",
+    "counting",
+    "keys",
+    "navigation",
+    "ordering",
+    "sorting",
+    "swaps",
+    "truth",
+]
+_MAX_QUESTION_HOPS = 12
 _MAX_STEPS = 50  # ALFWorld's own limit on an episode (Shridhar et al. 2021, section 4)
 _NAMES = {"id", "split", "layout", "goal_text"}  # keys of a game that say nothing about how it is played
 
@@ -81,69 +94,135 @@ class Suite:
 def build_suite(name: SuiteName, params: SuiteParams) -> Suite:
     """The suite of a data set."""
     match name:
-        case "decisions":
-            return _decisions(params)
-        case "problems":
-            return _problems(params)
+        case "household decisions":
+            return _household_decisions(params)
+        case "household problems":
+            return _household_problems(params)
+        case "reasoning decisions":
+            return _reasoning_decisions(params)
+        case "reasoning problems":
+            return _reasoning_problems(params)
 
 
-def _decisions(params: SuiteParams) -> Suite:
+def _decisions(name: SuiteName, params: SuiteParams, helpers: Sequence[Helper], rules: Sequence[Any]) -> Suite:
+    """What holds of the decisions of any domain, and ``rules`` of one."""
     gxe = import_great_expectations().expectations
     longest = params.max_prompt_chars
     return Suite(
-        "decisions",
+        name,
         helpers=(
-            Helper("target_is_candidate", ("target", "candidates"), _target_is_candidate),
             Helper("id_is_problem_and_step", ("example_id", "problem_id", "step_index"), _id_is_problem_and_step),
             Helper("steps_without_gap", ("problem_id", "step_index"), _steps_without_gap),
             Helper("splits_of_problem", ("problem_id", "split"), _splits_of("problem_id")),
+            *helpers,
         ),
         expectations=[
             *_columns(decisions.SCHEMA),
             gxe.ExpectTableRowCountToBeBetween(min_value=params.min_decisions),
             gxe.ExpectColumnValuesToBeUnique(column="example_id"),
             gxe.ExpectColumnValuesToBeInSet(column="id_is_problem_and_step", value_set=[True]),
-            gxe.ExpectColumnValuesToBeInSet(column="domain", value_set=["household"]),
             gxe.ExpectColumnDistinctValuesToEqualSet(column="split", value_set=_DEMONSTRATED),
             gxe.ExpectColumnValuesToBeInSet(column="splits_of_problem", value_set=[1]),
-            gxe.ExpectColumnValuesToBeBetween(column="step_index", min_value=0, max_value=_MAX_STEPS - 1),
             gxe.ExpectColumnValuesToBeInSet(column="steps_without_gap", value_set=[True]),
-            gxe.ExpectColumnValuesToBeBetween(column="hops", min_value=_MIN_HOPS, max_value=_MAX_HOPS),
             gxe.ExpectColumnValueLengthsToBeBetween(column="prompt", min_value=1, max_value=longest),
             gxe.ExpectColumnValueLengthsToBeBetween(column="target", min_value=1, max_value=longest),
             gxe.ExpectColumnValueLengthsToBeBetween(column="rationale", max_value=longest),
-            gxe.ExpectColumnValuesToBeInSet(column="target_is_candidate", value_set=[True]),
             gxe.ExpectColumnValuesToBeBetween(column="reward", min_value=0, max_value=1),
+            *rules,
+        ],
+    )
+
+
+def _household_decisions(params: SuiteParams) -> Suite:
+    gxe = import_great_expectations().expectations
+    return _decisions(
+        "household decisions",
+        params,
+        [Helper("target_is_candidate", ("target", "candidates"), _target_is_candidate)],
+        [
+            gxe.ExpectColumnValuesToBeInSet(column="domain", value_set=["household"]),
+            gxe.ExpectColumnValuesToBeBetween(column="step_index", min_value=0, max_value=_MAX_STEPS - 1),
+            gxe.ExpectColumnValuesToBeBetween(column="hops", min_value=_MIN_HOPS, max_value=_MAX_HOPS),
+            gxe.ExpectColumnValuesToBeInSet(column="target_is_candidate", value_set=[True]),
             gxe.ExpectColumnValuesToBeInSet(column="source", value_set=["searcher"]),
         ],
     )
 
 
-def _problems(params: SuiteParams) -> Suite:
+def _reasoning_decisions(params: SuiteParams) -> Suite:
+    gxe = import_great_expectations().expectations
+    return _decisions(
+        "reasoning decisions",
+        params,
+        [
+            Helper("num_candidates", ("candidates",), lambda frame: frame["candidates"].map(len)),
+            Helper("rationale_gives_target", ("rationale", "target"), _rationale_gives_target),
+            Helper("splits_of_prompt", ("prompt", "split"), _splits_of("prompt")),
+        ],
+        [
+            gxe.ExpectColumnValuesToBeInSet(column="domain", value_set=["reasoning"]),
+            gxe.ExpectColumnValuesToBeInSet(column="step_index", value_set=[0]),
+            gxe.ExpectColumnValuesToBeBetween(column="hops", min_value=1, max_value=_MAX_QUESTION_HOPS),
+            gxe.ExpectColumnValuesToBeInSet(column="num_candidates", value_set=[0]),
+            gxe.ExpectColumnValuesToBeInSet(column="rationale_gives_target", value_set=[True]),
+            gxe.ExpectColumnValuesToBeInSet(column="splits_of_prompt", value_set=[1]),
+            gxe.ExpectColumnValuesToBeInSet(column="source", value_set=["generator"]),
+        ],
+    )
+
+
+def _problems(name: SuiteName, params: SuiteParams, helpers: Sequence[Helper], rules: Sequence[Any]) -> Suite:
+    """What holds of the problems of any domain, and ``rules`` of one."""
     gxe = import_great_expectations().expectations
     longest = params.max_prompt_chars
     return Suite(
-        "problems",
-        helpers=(
-            Helper("splits_of_problem", ("problem_id", "split"), _splits_of("problem_id")),
-            Helper("splits_of_content", ("payload", "split"), _splits_of_content),
-            Helper("unseen_layout_is_new", ("layout", "split"), _unseen_layout_is_new),
-        ),
+        name,
+        helpers=(Helper("splits_of_problem", ("problem_id", "split"), _splits_of("problem_id")), *helpers),
         expectations=[
             *_columns(problems.SCHEMA),
             gxe.ExpectTableRowCountToBeBetween(min_value=params.min_problems),
             gxe.ExpectColumnValuesToBeUnique(column="problem_id"),
-            gxe.ExpectColumnValuesToBeInSet(column="domain", value_set=["household"]),
             gxe.ExpectColumnValuesToBeInSet(column="split", value_set=list(SPLITS)),
             gxe.ExpectColumnDistinctValuesToContainSet(column="split", value_set=_DEMONSTRATED),
             gxe.ExpectColumnValuesToBeInSet(column="splits_of_problem", value_set=[1]),
-            gxe.ExpectColumnValuesToBeInSet(column="splits_of_content", value_set=[1]),
-            gxe.ExpectColumnValuesToBeInSet(column="task_type", value_set=_TASK_TYPES),
             gxe.ExpectColumnValueLengthsToBeBetween(column="layout", min_value=1),
-            gxe.ExpectColumnValuesToBeInSet(column="unseen_layout_is_new", value_set=[True]),
-            gxe.ExpectColumnValuesToBeBetween(column="hops", min_value=_MIN_HOPS, max_value=_MAX_HOPS),
             gxe.ExpectColumnValueLengthsToBeBetween(column="text", min_value=1, max_value=longest),
             gxe.ExpectColumnValuesToBeJsonParseable(column="payload"),
+            *rules,
+        ],
+    )
+
+
+def _household_problems(params: SuiteParams) -> Suite:
+    gxe = import_great_expectations().expectations
+    return _problems(
+        "household problems",
+        params,
+        [
+            Helper("splits_of_content", ("payload", "split"), _splits_of_content),
+            Helper("unseen_layout_is_new", ("layout", "split"), _unseen_layout_is_new),
+        ],
+        [
+            gxe.ExpectColumnValuesToBeInSet(column="domain", value_set=["household"]),
+            gxe.ExpectColumnValuesToBeInSet(column="splits_of_content", value_set=[1]),
+            gxe.ExpectColumnValuesToBeInSet(column="task_type", value_set=_TASK_TYPES),
+            gxe.ExpectColumnValuesToBeInSet(column="unseen_layout_is_new", value_set=[True]),
+            gxe.ExpectColumnValuesToBeBetween(column="hops", min_value=_MIN_HOPS, max_value=_MAX_HOPS),
+        ],
+    )
+
+
+def _reasoning_problems(params: SuiteParams) -> Suite:
+    gxe = import_great_expectations().expectations
+    return _problems(
+        "reasoning problems",
+        params,
+        [Helper("splits_of_text", ("text", "split"), _splits_of("text"))],
+        [
+            gxe.ExpectColumnValuesToBeInSet(column="domain", value_set=["reasoning"]),
+            gxe.ExpectColumnValuesToBeInSet(column="splits_of_text", value_set=[1]),
+            gxe.ExpectColumnValuesToBeInSet(column="task_type", value_set=_FAMILIES),
+            gxe.ExpectColumnValuesToBeBetween(column="hops", min_value=1, max_value=_MAX_QUESTION_HOPS),
         ],
     )
 
@@ -167,6 +246,14 @@ def _target_is_candidate(frame: "pd.DataFrame") -> "pd.Series[Any]":
 
     pairs = zip(frame["target"], frame["candidates"], strict=True)
     return pd.Series([target in candidates for target, candidates in pairs], index=frame.index)
+
+
+def _rationale_gives_target(frame: "pd.DataFrame") -> "pd.Series[Any]":
+    """Does the rationale end in the answer?"""
+    import pandas as pd
+
+    pairs = zip(frame["rationale"], frame["target"], strict=True)
+    return pd.Series([rationale.endswith(f"= {target}") for rationale, target in pairs], index=frame.index)
 
 
 def _id_is_problem_and_step(frame: "pd.DataFrame") -> "pd.Series[Any]":

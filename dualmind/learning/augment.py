@@ -18,13 +18,28 @@ class Renaming:
         self._identity = np.arange(vocab_size)
         self._probability, self._rng = probability, rng
 
-    def __call__(
-        self, prompt: NDArray[np.int64], commands: Sequence[tuple[int, ...]]
-    ) -> tuple[NDArray[np.int64], Sequence[tuple[int, ...]]]:
-        """The decision under one permutation, or as it is."""
-        if self._rng.random() >= self._probability:
-            return prompt, commands
-        new = self._identity.copy()
-        new[self._ids] = self._rng.permutation(self._ids)
-        table = new.tolist()
-        return new[prompt], [tuple([table[token] for token in command]) for command in commands]
+    def draw(self, number: int) -> list[NDArray[np.int64] | None]:
+        """What each of ``number`` decisions' ids become: a table over the vocabulary, or None to leave them.
+
+        Every process of a run draws for the whole batch and uses its own part, so that the number of processes
+        changes nothing.
+        """
+        tables: list[NDArray[np.int64] | None] = []
+        for _ in range(number):
+            if self._rng.random() >= self._probability:
+                tables.append(None)
+                continue
+            table = self._identity.copy()
+            table[self._ids] = self._rng.permutation(self._ids)
+            tables.append(table)
+        return tables
+
+
+def rename(
+    prompt: NDArray[np.int64], commands: Sequence[tuple[int, ...]], table: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64], Sequence[tuple[int, ...]]]:
+    """One decision under a table from :meth:`Renaming.draw`."""
+    if table is None:
+        return prompt, commands
+    new = table.tolist()
+    return table[prompt], [tuple([new[token] for token in command]) for command in commands]

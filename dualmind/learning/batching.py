@@ -1,6 +1,6 @@
 """Decisions as token ids, and the order in which they are learnt."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from dualmind.data.decisions import DecisionRow
-from dualmind.learning.augment import Renaming
+from dualmind.learning.augment import rename
 from dualmind.models.scoring import ScoringBatch, collate
-from dualmind.models.system1 import System1
+from dualmind.models.text_model import TextModel
 
 _WINDOW = 16  # batches among which prompts are sorted by length: padding falls from a half to a tenth
 
@@ -21,46 +21,39 @@ class TokenizedDecisions:
 
     prompts: list[NDArray[np.int64]]
     commands: list[list[tuple[int, ...]]]
-    accepted: list[NDArray[np.int64]]  # of each decision, indices of the commands that are right
+    chosen: list[int]  # index of the expert's command among each decision's commands
     pad: int
 
     @classmethod
     def of(
-        cls, rows: Sequence[DecisionRow], system1: System1, same: Callable[[str], str] = str
+        cls, rows: Sequence[DecisionRow], system: TextModel, prompts: Sequence[str] | None = None
     ) -> "TokenizedDecisions":
-        """Tokenise rows that have candidates.
-
-        Args:
-            rows: the decisions.
-            system1: whose tokenizer is used.
-            same: gives one text for commands that are as good as each other; all of those like the target are right.
-        """
-        pad = system1.tokenizer.pad_token_id
+        """Tokenise rows that have candidates with the tokenizer of ``system``; ``prompts`` replace their own."""
+        pad = system.tokenizer.pad_token_id
         assert isinstance(pad, int)
         return cls(
-            prompts=system1.prompt_ids([row.prompt for row in rows]),
-            commands=[system1.command_ids(row.candidates) for row in rows],
-            accepted=[
-                np.array([i for i, own in enumerate(row.candidates) if same(own) == same(row.target)]) for row in rows
-            ],
+            prompts=system.prompt_ids(prompts or [row.prompt for row in rows]),
+            commands=[system.command_ids(row.candidates) for row in rows],
+            chosen=[row.candidates.index(row.target) for row in rows],
             pad=pad,
         )
 
     def __len__(self) -> int:
         return len(self.prompts)
 
-    def batch(self, indices: Sequence[int], renaming: Renaming | None = None) -> tuple[ScoringBatch, torch.Tensor]:
-        """One padded batch and which commands are right (B, C); ``renaming`` changes words per decision."""
-        prompts = [self.prompts[i] for i in indices]
-        commands: list[Sequence[tuple[int, ...]]] = [self.commands[i] for i in indices]
-        if renaming is not None:
-            pairs = [renaming(prompt, own) for prompt, own in zip(prompts, commands, strict=True)]
-            prompts, commands = [p for p, _ in pairs], [c for _, c in pairs]
-        batch = collate(prompts, commands, self.pad)
-        right = torch.zeros_like(batch.command_mask)
-        for row, index in enumerate(indices):
-            right[row, self.accepted[index]] = True
-        return batch, right
+    def batch(
+        self, indices: Sequence[int], tables: Sequence[NDArray[np.int64] | None] | None = None
+    ) -> tuple[ScoringBatch, torch.Tensor]:
+        """One padded batch and the expert's choices (B,).
+
+        Args:
+            indices: the decisions.
+            tables: new ids of each decision's words (see :meth:`dualmind.learning.augment.Renaming.draw`).
+        """
+        tables = tables or [None] * len(indices)
+        pairs = [rename(self.prompts[i], self.commands[i], own) for i, own in zip(indices, tables, strict=True)]
+        batch = collate([prompt for prompt, _ in pairs], [commands for _, commands in pairs], self.pad)
+        return batch, torch.tensor([self.chosen[i] for i in indices])
 
 
 def batches(
@@ -68,20 +61,24 @@ def batches(
 ) -> Iterator[NDArray[np.int64]]:
     """Indices of ``num_steps`` batches: epochs without replacement, prompts of like length together.
 
+    What is left of an epoch and fills no batch is dropped, so that no decision stands twice in one; fewer decisions
+    than ``batch_size`` make batches of all of them.
+
     Args:
-        lengths: prompt length of each decision.
-        batch_size: decisions a batch; one epoch's end may stand in a batch with the next one's start.
+        lengths: prompt length of each decision; at least one.
+        batch_size: decisions a batch.
         num_steps: batches.
         rng: gives the order.
     """
     lengths_array = np.asarray(lengths)
-    waiting = np.empty(0, dtype=np.int64)
+    size = min(batch_size, len(lengths_array))
     ready: list[NDArray[np.int64]] = []
     for _ in range(num_steps):
         if not ready:
-            while len(waiting) < batch_size * _WINDOW:
-                waiting = np.concatenate([waiting, rng.permutation(len(lengths_array))])
-            window, waiting = waiting[: batch_size * _WINDOW], waiting[batch_size * _WINDOW :]
-            window = window[np.argsort(lengths_array[window], kind="stable")]
-            ready = [window[i * batch_size : (i + 1) * batch_size] for i in rng.permutation(_WINDOW)]
+            order = rng.permutation(len(lengths_array))[: len(lengths_array) // size * size]
+            for start in range(0, len(order), size * _WINDOW):
+                window = order[start : start + size * _WINDOW]
+                window = window[np.argsort(lengths_array[window], kind="stable")]
+                ready += [window[i : i + size] for i in range(0, len(window), size)]
+            ready = [ready[i] for i in rng.permutation(len(ready))]
         yield ready.pop()

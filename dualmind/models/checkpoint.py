@@ -1,6 +1,5 @@
 """A checkpoint on disk: safetensors weights, config, tokenizer, and where it comes from. Never pickle."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from dualmind.models.scoring import CommandScorer
 from dualmind.storage import atomic_folder, md5_folder, write_json
 
 FILES = ("config.json", "meta.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
-_RESTORE = "run `dvc checkout` to restore both"
+_RESTORE = "run `dvc checkout` to restore the folder"
 _PICKLE_STARTS = (
     b"PK\x03\x04",
     b"\x80\x02",
@@ -89,15 +88,26 @@ class Checkpoint:
             raise CheckpointError(f"{weights} does not fit its config.json: {str(error)[:600]}; {_RESTORE}") from error
         if wrong := sorted(set(missing) & _own_tensors(model).keys() | set(unexpected)):
             raise CheckpointError(f"{weights} lacks, or has beyond its config.json: {', '.join(wrong[:8])}; {_RESTORE}")
-        return model.eval(), Tokenizer.from_pretrained(self.path, local_files_only=True)
+        return model.eval(), self._tokenizer()
 
     def _empty_model(self) -> PreTrainedModel:
         try:
             config = AutoConfig.from_pretrained(self.path, local_files_only=True)
             model: PreTrainedModel = AutoModelForSeq2SeqLM.from_config(config)
-        except (ValueError, OSError, json.JSONDecodeError) as error:
-            raise CheckpointError(f"{self.path / 'config.json'} describes no encoder-decoder: {error}") from error
+        except Exception as error:  # what a wrong value raises depends on the model's own code
+            raise CheckpointError(
+                f"{self.path / 'config.json'} describes no encoder-decoder: {error!r:.600}; {_RESTORE}"
+            ) from error
         return CommandScorer(model).model
+
+    def _tokenizer(self) -> PreTrainedTokenizerBase:
+        try:
+            tokenizer: PreTrainedTokenizerBase = Tokenizer.from_pretrained(self.path, local_files_only=True)
+        except Exception as error:  # its reader, written in Rust, raises plain Exception
+            raise CheckpointError(
+                f"{self.path / 'tokenizer.json'} is no tokenizer: {error!r:.600}; {_RESTORE}"
+            ) from error
+        return tokenizer
 
 
 def save_checkpoint(path: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, meta: Meta) -> Checkpoint:

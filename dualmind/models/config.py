@@ -1,4 +1,6 @@
-"""Configuration of the compact encoder-decoder."""
+"""Configurations of our two encoder-decoders: System 1's, and System 2's with experts and levels."""
+
+from typing import Any
 
 from transformers import PreTrainedConfig
 
@@ -15,6 +17,7 @@ class CompactConfig(PreTrainedConfig):
         decoder_layers: layers that score commands and write answers.
         rope_base: base of the rotary angles (Su et al. 2021, Eq. 15); small, since prompts have some hundred words.
         stem_width: width of the depthwise convolution on the prompt's embeddings, in words; odd.
+        num_experts: experts in every second layer; 0 for none.
     """
 
     model_type = "dualmind-compact"
@@ -35,6 +38,7 @@ class CompactConfig(PreTrainedConfig):
         decoder_layers: int = 1,
         rope_base: float = 100.0,
         stem_width: int = 3,
+        num_experts: int = 0,
         pad_token_id: int = 0,
         bos_token_id: int = 1,
         eos_token_id: int = 2,
@@ -52,6 +56,7 @@ class CompactConfig(PreTrainedConfig):
         self.vocab_size, self.d_model, self.d_ff, self.num_heads = vocab_size, d_model, d_ff, num_heads
         self.encoder_layers, self.decoder_layers = encoder_layers, decoder_layers
         self.rope_base, self.stem_width, self.use_cache = rope_base, stem_width, use_cache
+        self.num_experts = num_experts
         super().__init__(
             pad_token_id=pad_token_id,
             bos_token_id=bos_token_id,
@@ -61,3 +66,43 @@ class CompactConfig(PreTrainedConfig):
             tie_word_embeddings=tie_word_embeddings,
             **kwargs,
         )
+
+
+MAX_REASONING_STEPS = 7
+
+
+class ReasonerConfig(CompactConfig):
+    """Sizes of :class:`~dualmind.models.reasoner.ReasonerForConditionalGeneration`, and which levels it has.
+
+    Args:
+        num_slots: memory slots that the levels keep.
+        reasoning_steps: steps of the reasoning level at most, in 1..7.
+        validity_cutoff: logit of validity below which the reasoning level runs again.
+        concept: read the input into the slots?
+        relation: let the slots attend to each other?
+        reasoning: update the slots step by step?
+        verification: judge the conclusion?
+        kwargs: as for :class:`CompactConfig`.
+    """
+
+    model_type = "dualmind-reasoner"
+
+    def __init__(
+        self,
+        num_slots: int = 4,
+        reasoning_steps: int = MAX_REASONING_STEPS,
+        validity_cutoff: float = 0.0,
+        concept: bool = True,
+        relation: bool = True,
+        reasoning: bool = True,
+        verification: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if not 1 <= reasoning_steps <= MAX_REASONING_STEPS or num_slots < 1:
+            raise ValueError(
+                f"reasoning_steps = {reasoning_steps} must be in 1..{MAX_REASONING_STEPS}, "
+                f"and num_slots = {num_slots} at least 1"
+            )
+        self.num_slots, self.reasoning_steps, self.validity_cutoff = num_slots, reasoning_steps, validity_cutoff
+        self.concept, self.relation, self.reasoning, self.verification = concept, relation, reasoning, verification
+        super().__init__(**kwargs)

@@ -18,6 +18,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from dualmind.models.config import CompactConfig
+from dualmind.models.experts import MixtureOfExperts
 
 
 def rotate(x: Tensor, offset: int, base: float) -> Tensor:
@@ -60,6 +61,11 @@ def hide(mask: Tensor, dtype: torch.dtype) -> Tensor:
     return (1.0 - mask[:, None, None, :].to(dtype)) * torch.finfo(dtype).min
 
 
+def cover(mask: Tensor, states: Tensor) -> Tensor:
+    """A mask (B, L) as long as the states (B, L + K, D): memory that follows the prompt may always be read."""
+    return F.pad(mask, (0, states.shape[1] - mask.shape[1]), value=1)
+
+
 class SelfAttention(nn.Module):
     """Self-attention with rotary positions."""
 
@@ -77,6 +83,14 @@ class SelfAttention(nn.Module):
         if cache is not None:
             k, v = cache.self_attention_cache.update(k, v, self.layer)
         return self.out(attend(q, k, v, bias))
+
+    def step(self, x: Tensor, keys: Tensor, values: Tensor, position: int) -> Tensor:
+        """One more position of sequences: x (B, 1, D); keys and values (B, H, T, d) are written at ``position``."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, 1, d)
+        keys[:, :, position] = rotate(k, position, self.base)[:, :, 0]
+        values[:, :, position] = v[:, :, 0]
+        upto = position + 1
+        return self.out(attend(rotate(q, position, self.base), keys[:, :, :upto], values[:, :, :upto], None))
 
     def alone(self, x: Tensor) -> Tensor:
         """What :meth:`forward` gives for sequences of one position, in one pass: (..., D) to (..., D)."""
@@ -98,16 +112,25 @@ class CrossAttention(nn.Module):
         self, x: Tensor, states: Tensor, bias: Tensor | None, cache: EncoderDecoderCache | None = None
     ) -> Tensor:
         """Read the prompt: x (B, Q, D), states (B, L, D) to (B, Q, D)."""
-        q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, Q, d)
         if cache is not None and cache.is_updated.get(self.layer):
             stored = cache.cross_attention_cache.layers[self.layer]
             k, v = stored.keys, stored.values
         else:
-            k, v = self.kv(states).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, L, d)
+            k, v = self.keys_values(states)
             if cache is not None:
                 k, v = cache.cross_attention_cache.update(k, v, self.layer)
                 cache.is_updated[self.layer] = True
-        return self.out(attend(q, k, v, bias))
+        return self.read(x, k, v, bias)
+
+    def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """What queries read: states (B, L, D) to keys and values (B, H, L, d)."""
+        k, v = self.kv(states).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return k, v
+
+    def read(self, x: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+        """Read keys and values that were made before: (B, Q, D) to (B, Q, D)."""
+        q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, Q, d)
+        return self.out(attend(q, keys, values, bias))
 
 
 class FeedForward(nn.Module):
@@ -123,6 +146,13 @@ class FeedForward(nn.Module):
         return self.down(F.relu(self.up(x)).square())
 
 
+def feed_forward(config: CompactConfig, layer: int) -> nn.Module:
+    """A mixture of experts in every second layer, if there are experts; else a plain feed-forward layer."""
+    if config.num_experts and layer % 2 == 1:
+        return MixtureOfExperts(config.d_model, config.d_ff, config.num_experts)
+    return FeedForward(config)
+
+
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each on a normalised residual stream."""
 
@@ -130,7 +160,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.norm_self, self.norm_ff = nn.RMSNorm(config.d_model, 1e-6), nn.RMSNorm(config.d_model, 1e-6)
         self.self_attention = SelfAttention(config, layer)
-        self.feed_forward = FeedForward(config)
+        self.feed_forward = feed_forward(config, layer)
 
     def forward(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """(B, L, D) to (B, L, D)."""
@@ -147,7 +177,7 @@ class DecoderLayer(nn.Module):
         self.norm_ff = nn.RMSNorm(config.d_model, 1e-6)
         self.self_attention = SelfAttention(config, layer)
         self.cross_attention = CrossAttention(config, layer)
-        self.feed_forward = FeedForward(config)
+        self.feed_forward = feed_forward(config, layer)
 
     def forward(
         self,
@@ -173,7 +203,7 @@ class CompactPreTrainedModel(PreTrainedModel):
     """Initialisation, shared by encoder and decoder."""
 
     config: CompactConfig
-    config_class = CompactConfig
+    config_class: type[CompactConfig] = CompactConfig
     base_model_prefix = "model"
     main_input_name = "input_ids"
 
@@ -187,6 +217,9 @@ class CompactPreTrainedModel(PreTrainedModel):
                 init.ones_(module.weight)
             case nn.Conv1d():  # the stem starts as the identity, so that words are read as they are
                 init.zeros_(module.weight)
+            case MixtureOfExperts():
+                init.normal_(module.up, std=module.up.shape[-1] ** -0.5)
+                init.normal_(module.down, std=module.down.shape[-1] ** -0.5)
 
 
 class CompactEncoder(CompactPreTrainedModel):
@@ -227,12 +260,16 @@ class CompactForConditionalGeneration(CompactPreTrainedModel, GenerationMixin):
 
     def __init__(self, config: CompactConfig) -> None:
         super().__init__(config)
-        self.encoder = CompactEncoder(config)
+        self.encoder = self.make_encoder(config)
         self.layers = nn.ModuleList(DecoderLayer(config, i) for i in range(config.decoder_layers))
         self.norm = nn.RMSNorm(config.d_model, 1e-6)
         self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.command_head = nn.Linear(config.d_model, 1, bias=False)
         self.post_init()
+
+    def make_encoder(self, config: CompactConfig) -> CompactEncoder:
+        """What reads the prompt."""
+        return CompactEncoder(config)
 
     def get_encoder(self, *_: Any, **__: Any) -> CompactEncoder:
         """The prompt's reader, as ``generate`` wants it."""
@@ -252,12 +289,12 @@ class CompactForConditionalGeneration(CompactPreTrainedModel, GenerationMixin):
         Args:
             embeddings: one position a command (B, C, D).
             states: the encoder's output (B, L, D).
-            mask: 1 for the prompt's words (B, L).
+            mask: 1 for what may be read (B, L or less: what stands after the prompt may always be read).
 
         Returns:
             (B, C, D).
         """
-        bias = hide(mask, states.dtype)
+        bias = hide(cover(mask, states), states.dtype)
         x = embeddings
         for layer in self.layers:
             assert isinstance(layer, DecoderLayer)
@@ -287,7 +324,7 @@ class CompactForConditionalGeneration(CompactPreTrainedModel, GenerationMixin):
         x = self.encoder.embedding(decoder_input_ids)  # (B, T, D)
         past = cache.get_seq_length() if cache is not None else 0
         bias = _causal(x.shape[1], past, x) if x.shape[1] > 1 else None
-        cross_bias = hide(attention_mask, x.dtype) if attention_mask is not None else None
+        cross_bias = hide(cover(attention_mask, states), x.dtype) if attention_mask is not None else None
         for layer in self.layers:
             x = layer(x, states, bias, cross_bias, cache)
         logits = self.lm_head(self.norm(x))

@@ -13,14 +13,17 @@ from dualmind.data.problems import ProblemRow, write_problems
 from dualmind.data.validation import validate
 from dualmind.domains.household.domain import HOPS, MAX_STEPS
 from dualmind.domains.household.game import TASK_TYPES
+from dualmind.domains.reasoning.families import FAMILIES
+from dualmind.domains.reasoning.question import MAX_HOPS
 from dualmind.errors import ValidationFailed
+from stages.validate import SUITES
 from tests.data.rows import PARAMS, decision_rows, problem_rows
 
 
 def judge_decisions(folder: Path, rows: list[DecisionRow]) -> str:
     write_decisions(folder / "decisions.parquet", rows)
     with pytest.raises(ValidationFailed) as caught:
-        validate(folder / "decisions.parquet", "decisions", PARAMS, folder / "decisions.json")
+        validate(folder / "decisions.parquet", "household decisions", PARAMS, folder / "decisions.json")
     assert not (folder / "decisions.json").exists()
     return str(caught.value)
 
@@ -28,7 +31,7 @@ def judge_decisions(folder: Path, rows: list[DecisionRow]) -> str:
 def judge_problems(folder: Path, rows: list[ProblemRow]) -> str:
     write_problems(folder / "problems.parquet", rows)
     with pytest.raises(ValidationFailed) as caught:
-        validate(folder / "problems.parquet", "problems", PARAMS, folder / "problems.json")
+        validate(folder / "problems.parquet", "household problems", PARAMS, folder / "problems.json")
     assert not (folder / "problems.json").exists()
     return str(caught.value)
 
@@ -37,7 +40,68 @@ def test_the_gate_states_the_domain_s_figures_independently_and_alike() -> None:
     assert sorted(TASK_TYPES) == suites._TASK_TYPES
     assert (min(HOPS.values()), max(HOPS.values())) == (suites._MIN_HOPS, suites._MAX_HOPS)
     assert suites._MAX_STEPS == MAX_STEPS
-    assert get_args(suites.SuiteName) == ("decisions", "problems")
+    assert set(get_args(suites.SuiteName)) == {name for names in SUITES.values() for name in names}
+    assert sorted(family.name for family in FAMILIES) == suites._FAMILIES
+    assert suites._MAX_QUESTION_HOPS == MAX_HOPS
+
+
+def question_rows() -> tuple[list[DecisionRow], list[ProblemRow]]:
+    decisions, problems = [], []
+    for index, split in enumerate(["train", "train", "valid_train", "valid_train"]):
+        name, text = f"keys-1-{index}", f"question : what is behind door {index} ?"
+        decisions.append(
+            replace(
+                decision_rows()[0], example_id=f"{name}/0", problem_id=name, split=split, domain="reasoning", hops=1,
+                step_index=0, prompt=text, candidates=(), target="gold", rationale="#1 gold = gold", source="generator",
+            )
+        )  # fmt: skip
+        problems.append(ProblemRow(name, "reasoning", split, "keys", "doors", 1, text, "{}"))
+    return decisions, problems
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, ""),
+        ({"hops": 13}, "column 'hops'"),
+        ({"candidates": ("gold",)}, "column 'num_candidates'"),
+        ({"rationale": "#1 gold = silver"}, "column 'rationale_gives_target'"),
+        ({"prompt": "question : what is behind door 0 ?"}, "column 'splits_of_prompt'"),
+        ({"source": "searcher"}, "column 'source'"),
+    ],
+)
+def test_decisions_on_questions_are_gated(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
+    rows, _ = question_rows()
+    path = tmp_path / "decisions.parquet"
+    write_decisions(path, [*rows[:-1], replace(rows[-1], **change)])
+    try:
+        validate(path, "reasoning decisions", PARAMS, tmp_path / "decisions.json")
+    except ValidationFailed as error:
+        assert expected
+        assert expected in str(error)
+    else:
+        assert not expected
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, ""),
+        ({"task_type": "poetry"}, "column 'task_type'"),
+        ({"text": "question : what is behind door 0 ?"}, "column 'splits_of_text'"),
+    ],
+)
+def test_questions_are_gated(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
+    _, rows = question_rows()
+    path = tmp_path / "problems.parquet"
+    write_problems(path, [*rows[:-1], replace(rows[-1], **change)])
+    try:
+        validate(path, "reasoning problems", PARAMS, tmp_path / "problems.json")
+    except ValidationFailed as error:
+        assert expected
+        assert expected in str(error)
+    else:
+        assert not expected
 
 
 @pytest.mark.parametrize(
@@ -120,7 +184,7 @@ def test_a_missing_column_is_named(tmp_path: Path, column: str) -> None:
     with pytest.raises(
         ValidationFailed, match=rf"column '{column}': expected column_to_exist\(\), found no such column"
     ):
-        validate(path, "decisions", PARAMS, tmp_path / "decisions.json")
+        validate(path, "household decisions", PARAMS, tmp_path / "decisions.json")
 
 
 def test_a_column_of_another_type_is_named_with_both_types(tmp_path: Path) -> None:
@@ -130,6 +194,6 @@ def test_a_column_of_another_type_is_named_with_both_types(tmp_path: Path) -> No
     spoiled = table.set_column(4, "step_index", table["step_index"].cast("string"))
     pq.write_table(spoiled.set_column(7, "candidates", table["target"]), path)
     with pytest.raises(ValidationFailed) as caught:
-        validate(path, "decisions", PARAMS, tmp_path / "decisions.json")
+        validate(path, "household decisions", PARAMS, tmp_path / "decisions.json")
     assert "column 'step_index': expected column_values_to_be_of_type(type_='int64'), found 'str'" in str(caught.value)
     assert "column 'candidates': expected column_values_to_be_of_type(type_='list')" in str(caught.value)

@@ -40,8 +40,8 @@ def test_the_same_rows_give_the_same_bytes_in_another_process(tmp_path: Path) ->
 def test_rows_come_back_as_they_were_by_split_in_order(tmp_path: Path) -> None:
     write_decisions(tmp_path / "decisions.parquet", decision_rows())
     write_problems(tmp_path / "problems.parquet", problem_rows())
-    own = validate(tmp_path / "decisions.parquet", "decisions", PARAMS, tmp_path / "decisions.json")
-    games = validate(tmp_path / "problems.parquet", "problems", PARAMS, tmp_path / "problems.json")
+    own = validate(tmp_path / "decisions.parquet", "household decisions", PARAMS, tmp_path / "decisions.json")
+    games = validate(tmp_path / "problems.parquet", "household problems", PARAMS, tmp_path / "problems.json")
     assert read_decisions(own, "train") == [row for row in decision_rows() if row.split == "train"]
     assert read_decisions(own, "valid_unseen") == []
     assert read_problems(games, "valid_unseen") == problem_rows()[3:]
@@ -69,7 +69,7 @@ from dualmind.data.decisions import read_decisions, write_decisions
 from dualmind.data.validation import validate
 path = pathlib.Path(sys.argv[1])
 write_decisions(path, decision_rows())
-print(len(read_decisions(validate(path, "decisions", PARAMS, path.with_suffix(".json")), "train")))
+print(len(read_decisions(validate(path, "household decisions", PARAMS, path.with_suffix(".json")), "train")))
 """
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "XDG_"))} | {"HOME": str(home)}
     command = [sys.executable, "-c", code, str(tmp_path / "decisions.parquet")]

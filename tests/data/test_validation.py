@@ -21,7 +21,9 @@ from tests.data.rows import PARAMS, decision_rows
 def validated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("validated")
     write_decisions(folder / "prepare" / "decisions.parquet", decision_rows())
-    validate(folder / "prepare" / "decisions.parquet", "decisions", PARAMS, folder / "validate" / "decisions.json")
+    validate(
+        folder / "prepare" / "decisions.parquet", "household decisions", PARAMS, folder / "validate" / "decisions.json"
+    )
     return folder
 
 
@@ -45,8 +47,8 @@ def test_the_receipt_names_the_bytes_and_every_expectation(dataset: ValidatedDat
     receipt = json.loads(dataset.receipt.read_text(encoding="utf-8"))
     assert receipt["md5"] == md5_file(dataset.path) == dataset.md5
     assert receipt["dataset"] == "../prepare/decisions.parquet"
-    assert (receipt["rows"], receipt["suite"]) == (6, "decisions")
-    assert len(receipt["expectations"]) == len(build_suite("decisions", PARAMS).expectations)
+    assert (receipt["rows"], receipt["suite"]) == (6, "household decisions")
+    assert len(receipt["expectations"]) == len(build_suite("household decisions", PARAMS).expectations)
     assert all(check["success"] for check in receipt["expectations"])
     ranges = [c for c in receipt["expectations"] if (c["column"], "between" in c["expectation"]) == ("reward", True)]
     assert ranges[0]["expected"] == {"max_value": 1.0, "min_value": 0.0}
@@ -55,7 +57,7 @@ def test_the_receipt_names_the_bytes_and_every_expectation(dataset: ValidatedDat
 
 def test_judging_twice_writes_the_same_receipt(dataset: ValidatedDataset) -> None:
     before = dataset.receipt.read_bytes()
-    again = validate(dataset.path, "decisions", PARAMS, dataset.receipt)
+    again = validate(dataset.path, "household decisions", PARAMS, dataset.receipt)
     assert again == dataset
     assert dataset.receipt.read_bytes() == before
 
@@ -162,7 +164,7 @@ def test_what_is_no_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "decisions.parquet"
     path.write_bytes(content)
     with pytest.raises(ValidationFailed, match="is not a readable Parquet file"):
-        validate(path, "decisions", PARAMS, tmp_path / "decisions.json")
+        validate(path, "household decisions", PARAMS, tmp_path / "decisions.json")
 
 
 def test_a_truncated_parquet_is_refused(tmp_path: Path) -> None:
@@ -170,12 +172,12 @@ def test_a_truncated_parquet_is_refused(tmp_path: Path) -> None:
     write_decisions(path, decision_rows())
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(ValidationFailed, match="is not a readable Parquet file"):
-        validate(path, "decisions", PARAMS, tmp_path / "decisions.json")
+        validate(path, "household decisions", PARAMS, tmp_path / "decisions.json")
 
 
 def test_a_missing_file_is_refused_with_the_stage_that_makes_it(tmp_path: Path) -> None:
     with pytest.raises(ValidationFailed, match=r"there is no data set at .* run `dvc repro prepare`"):
-        validate(tmp_path / "decisions.parquet", "decisions", PARAMS, tmp_path / "decisions.json")
+        validate(tmp_path / "decisions.parquet", "household decisions", PARAMS, tmp_path / "decisions.json")
 
 
 def test_a_failure_takes_the_older_receipt_away(dataset: ValidatedDataset) -> None:

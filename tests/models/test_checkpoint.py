@@ -93,6 +93,21 @@ def test_other_meta_data_and_other_architectures_are_refused(saved: Path) -> Non
         System1.load(saved)
 
 
+@pytest.mark.parametrize(("key", "value"), [("num_heads", 0), ("d_model", "wide"), ("d_ff", -3), ("vocab_size", None)])
+def test_a_config_of_impossible_sizes_is_refused(saved: Path, key: str, value: object) -> None:
+    file = saved / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    with pytest.raises(CheckpointError, match=r"config\.json.*dvc checkout"):
+        System1.load(saved)
+
+
+@pytest.mark.parametrize("content", ["{}", "no json", '{"model": {"type": "WordLevel"}}'])
+def test_a_broken_tokenizer_is_refused(saved: Path, content: str) -> None:
+    (saved / "tokenizer.json").write_text(content)
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is no tokenizer.*dvc checkout"):
+        System1.load(saved)
+
+
 def test_a_full_disk_leaves_the_former_checkpoint(saved: Path) -> None:
     before = Checkpoint.open(saved).digest
     code = (

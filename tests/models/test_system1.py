@@ -7,19 +7,21 @@ from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5F
 
 from dualmind.errors import CheckpointError
 from dualmind.learning.batching import TokenizedDecisions
-from dualmind.learning.cloning import CloningParams, clone
+from dualmind.learning.cloning import Lessons, clone
 from dualmind.models import system1 as module
 from dualmind.models.checkpoint import Meta, save_checkpoint
-from dualmind.models.system1 import PublishedParams, System1
+from dualmind.models.system1 import System1
+from dualmind.models.text_model import PublishedParams
 from dualmind.models.tokenizer import build_tokenizer
 from stages.pretrain import texts
 from tests.learning.demonstrations import demonstrations, small_system1
+from tests.learning.test_cloning import PARAMS
 
 ROWS = demonstrations()
 META = Meta(kind="system1", parents={}, seed=0, threads=1, steps=0, num_parameters=1, metrics={})
 
 
-def tiny_published(kind: str, folder: Path) -> Path:
+def tiny_published(kind: str, folder: Path, dtype: torch.dtype = torch.float32) -> Path:
     """A real T5 or BART with random weights and a tokenizer, as a publisher would save it."""
     tokenizer = build_tokenizer(texts(ROWS))
     torch.manual_seed(0)
@@ -33,7 +35,7 @@ def tiny_published(kind: str, folder: Path) -> Path:
     if kind == "t5":
         T5ForConditionalGeneration(
             T5Config(**shared, d_kv=8, d_ff=64, num_layers=1, num_decoder_layers=1, num_heads=4)
-        ).save_pretrained(folder)
+        ).to(dtype).save_pretrained(folder)
     else:
         BartForConditionalGeneration(
             BartConfig(
@@ -56,13 +58,10 @@ def system1(request: pytest.FixtureRequest, tmp_path: Path) -> System1:
 
 
 def test_any_encoder_decoder_learns_to_score_and_comes_back_from_disk(system1: System1, tmp_path: Path) -> None:
-    params = CloningParams(
-        steps=40, batch_size=16, optimizer="adamw", muon_lr=0.02, adamw_lr=0.003, warmup_steps=5,
-        final_lr_fraction=0.1, gradient_clip=1.0, rename_probability=0.0, precision="fp32",
-    )  # fmt: skip
+    params = PARAMS.model_copy(update={"optimizer": "adamw", "rename_probability": 0.0})
     decisions = TokenizedDecisions.of(ROWS, system1)
-    report = clone(system1, decisions, decisions, params, renameable=frozenset(), seed=0)
-    assert report.curve[-1][1] < 0.85 * report.curve[0][1]
+    report = clone(system1, Lessons(decisions, None), params, seed=0)
+    assert report.curve[-1]["loss"] < 0.85 * report.curve[0]["loss"]
     before = system1.score([r.prompt for r in ROWS[:5]], [r.candidates for r in ROWS[:5]])
     save_checkpoint(tmp_path / "saved", system1.model, system1.tokenizer, META)
     after = System1.load(tmp_path / "saved").score([r.prompt for r in ROWS[:5]], [r.candidates for r in ROWS[:5]])
@@ -79,6 +78,27 @@ def test_scores_are_a_distribution_and_no_command_sees_another(system1: System1)
         shuffled = system1.score([row.prompt], [own])[0]
         expected = scores[list(order)] - scores[list(order)].logsumexp(0)
         torch.testing.assert_close(shuffled, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_published_checkpoint_in_bf16_scores(tmp_path: Path) -> None:
+    folder = tiny_published("t5", tmp_path, torch.bfloat16)
+    system1 = System1.build(PublishedParams(kind="published", checkpoint=str(folder)), [], seed=0)
+    assert system1.score([ROWS[0].prompt], [ROWS[0].candidates])[0].exp().sum() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_dropout_of_a_published_checkpoint_follows_the_seed_and_leaves_the_global_generator(tmp_path: Path) -> None:
+    folder = tiny_published("t5", tmp_path)  # T5 drops 0.1 of its states
+    params = PARAMS.model_copy(update={"optimizer": "adamw", "rename_probability": 0.0, "steps": 3, "batch_size": 8})
+
+    def trained(state: int) -> torch.Tensor:
+        own = System1.build(PublishedParams(kind="published", checkpoint=str(folder)), [], seed=0)
+        decisions = TokenizedDecisions.of(ROWS[:16], own)
+        torch.manual_seed(state)
+        clone(own, Lessons(decisions, None), params, seed=4)
+        assert torch.equal(torch.rand(1), torch.rand(1, generator=torch.Generator().manual_seed(state)))
+        return torch.cat([p.detach().flatten() for p in own.model.parameters()])
+
+    assert torch.equal(trained(1), trained(2))
 
 
 def test_published_checkpoint_that_is_not_there_is_refused_with_the_remedy() -> None:

@@ -8,8 +8,9 @@ from dualmind.data.validation import open_validated
 from dualmind.models.system1 import System1
 from dualmind.storage import md5_file
 from stages.evaluate import EvaluateParams, evaluate
-from stages.prepare import prepare
+from stages.prepare import prepare_household
 from stages.pretrain import pretrain
+from stages.validate import SUITES as NAMES
 from stages.validate import validate
 from tests.stages.test_prepare import PREPARE, household
 from tests.stages.test_pretrain import PARAMS, RUN, SUITES
@@ -23,10 +24,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("project")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        prepare(PREPARE, household(), Path("artifacts/prepare/household"))
-        validate(SUITES, Path("artifacts/prepare/household"), Path("artifacts/validate/household"))
+        prepare_household(PREPARE, household(), Path("artifacts/prepare/household"))
+        validate(SUITES, NAMES["household"], Path("artifacts/prepare/household"), Path("artifacts/validate/household"))
         decisions = open_validated(Path("artifacts/validate/household/decisions.json"))
-        pretrain(PARAMS, RUN, decisions, Path("artifacts/pretrain/system1"))
+        pretrain(PARAMS, RUN, {"household": decisions}, Path("artifacts/pretrain/system1"))
     return root
 
 

@@ -8,10 +8,10 @@ import pytest
 from dualmind.domains.household import generate
 from dualmind.errors import GameError
 from dualmind.storage import md5_folder
-from stages.prepare import HouseholdParams, NumGames, PrepareParams, prepare
+from stages.prepare import HouseholdParams, NumGames, PrepareParams, prepare_household
 from tests.domains.household.stock import REAL_GAMES, needs_real_games
 
-PREPARE = PrepareParams(expert="searcher", min_success=0.9)
+PREPARE = PrepareParams(min_success=0.9)
 NUM_GAMES = NumGames(train=12, valid_train=6, valid_seen=6, valid_unseen=6)
 
 
@@ -21,7 +21,7 @@ def household(**changes: Any) -> HouseholdParams:
 
 def test_data_are_made_and_are_the_same_bytes_again(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        prepare(PREPARE, household(), tmp_path / name)
+        prepare_household(PREPARE, household(), tmp_path / name)
     assert md5_folder(tmp_path / "a") == md5_folder(tmp_path / "b")
     summary = json.loads((tmp_path / "a" / "summary.json").read_text())
     assert summary["problems"] == NUM_GAMES.model_dump()
@@ -40,16 +40,16 @@ def test_an_expert_that_wins_too_little_stops_the_stage_before_anything_is_writt
     monkeypatch.setattr("dualmind.domains.household.domain.MAX_STEPS", 2)
     monkeypatch.setattr("dualmind.domains.household.domain.HouseholdEpisode.__init__.__defaults__", (2,))
     with pytest.raises(GameError, match=r"prepare\.min_success"):
-        prepare(PREPARE, household(), tmp_path / "out")
+        prepare_household(PREPARE, household(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_games_that_are_not_there_are_named(tmp_path: Path) -> None:
     with pytest.raises(GameError, match="nothing is at"):
-        prepare(PREPARE, household(games=tmp_path / "none"), tmp_path / "out")
+        prepare_household(PREPARE, household(games=tmp_path / "none"), tmp_path / "out")
 
 
 @needs_real_games
 def test_real_games_go_the_same_way(tmp_path: Path) -> None:
-    prepare(PREPARE, household(games=REAL_GAMES), tmp_path)
+    prepare_household(PREPARE, household(games=REAL_GAMES), tmp_path)
     assert json.loads((tmp_path / "summary.json").read_text())["problems"]["valid_unseen"] == 6

@@ -8,38 +8,33 @@ import pytest
 from dualmind.data.suites import SuiteParams
 from dualmind.data.validation import ValidatedDataset, open_validated
 from dualmind.errors import ReceiptMismatch
-from dualmind.learning.cloning import CloningParams
 from dualmind.models.checkpoint import Checkpoint
 from stages.params import RunParams
-from stages.prepare import prepare
-from stages.pretrain import PretrainParams, pretrain
+from stages.prepare import prepare_household
+from stages.pretrain import System1Params, pretrain
+from stages.validate import SUITES as NAMES
 from stages.validate import validate
+from tests.learning import test_cloning
 from tests.learning.demonstrations import SMALL
 from tests.stages.test_prepare import PREPARE, household
 
 RUN = RunParams(seed=0, threads=1)
 SUITES = SuiteParams(min_decisions=10, min_problems=10, max_prompt_chars=4000)
-PARAMS = PretrainParams(
-    model=SMALL,
-    cloning=CloningParams(
-        steps=30, batch_size=16, optimizer="muon", muon_lr=0.02, adamw_lr=0.003, warmup_steps=5,
-        final_lr_fraction=0.1, gradient_clip=1.0, rename_probability=0.5, precision="fp32",
-    ),
-)  # fmt: skip
+PARAMS = System1Params(model=SMALL, cloning=test_cloning.PARAMS.model_copy(update={"steps": 30}))
 
 
 @pytest.fixture(scope="module")
 def decisions(tmp_path_factory: pytest.TempPathFactory) -> ValidatedDataset:
     root = tmp_path_factory.mktemp("stages")
-    prepare(PREPARE, household(), root / "prepare")
-    validate(SUITES, root / "prepare", root / "validate")
+    prepare_household(PREPARE, household(), root / "prepare")
+    validate(SUITES, NAMES["household"], root / "prepare", root / "validate")
     return open_validated(root / "validate" / "decisions.json")
 
 
 def test_a_checkpoint_names_its_data_and_is_the_same_bytes_again(decisions: ValidatedDataset, tmp_path: Path) -> None:
-    first, again = (pretrain(PARAMS, RUN, decisions, tmp_path / name) for name in ("a", "b"))
+    first, again = (pretrain(PARAMS, RUN, {"household": decisions}, tmp_path / name) for name in ("a", "b"))
     assert first.digest == again.digest
-    assert first.meta.parents == {"decisions": decisions.md5}
+    assert first.meta.parents == {"household decisions": decisions.md5}
     assert (first.meta.seed, first.meta.threads, first.meta.steps) == (0, 1, 30)
     metrics = json.loads((tmp_path / "a.json").read_text())
     assert metrics["curve"][-1]["step"] == 30
@@ -51,7 +46,7 @@ def test_data_that_changed_after_validation_are_not_read(decisions: ValidatedDat
     try:
         decisions.path.write_bytes(content[:-1] + b"x")
         with pytest.raises(ReceiptMismatch):
-            pretrain(PARAMS, RUN, decisions, tmp_path / "out")
+            pretrain(PARAMS, RUN, {"household": decisions}, tmp_path / "out")
     finally:
         decisions.path.write_bytes(content)
     assert not (tmp_path / "out").exists()

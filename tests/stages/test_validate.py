@@ -7,10 +7,11 @@ from dualmind.data.decisions import write_decisions
 from dualmind.data.problems import write_problems
 from dualmind.data.validation import open_validated
 from dualmind.errors import ParamsError, ValidationFailed
+from stages.validate import SUITES as NAMES
 from stages.validate import main, validate
 from tests.data.rows import PARAMS, decision_rows, problem_rows
 
-PARAMS_YAML = "validate:\n  min_decisions: 4\n  min_problems: 4\n  max_prompt_chars: 200\n"
+PARAMS_YAML = "validate:\n  household:\n    min_decisions: 4\n    min_problems: 4\n    max_prompt_chars: 200\n"
 
 
 def prepare(folder: Path) -> None:
@@ -31,11 +32,11 @@ def test_the_stage_writes_receipts_and_a_page(tmp_path: Path, monkeypatch: pytes
 def test_the_failures_of_both_data_sets_are_told_in_one_run(tmp_path: Path) -> None:
     prepare(tmp_path / "prepare")
     out = tmp_path / "out"
-    validate(PARAMS, tmp_path / "prepare", out)
+    validate(PARAMS, NAMES["household"], tmp_path / "prepare", out)
     write_decisions(tmp_path / "prepare/decisions.parquet", [replace(row, reward=2.0) for row in decision_rows()])
     write_problems(tmp_path / "prepare/problems.parquet", [replace(row, hops=9) for row in problem_rows()])
     with pytest.raises(ValidationFailed) as caught:
-        validate(PARAMS, tmp_path / "prepare", out)
+        validate(PARAMS, NAMES["household"], tmp_path / "prepare", out)
     assert "column 'reward'" in str(caught.value)
     assert "column 'hops'" in str(caught.value)
     assert list(out.iterdir()) == []

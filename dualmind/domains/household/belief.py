@@ -3,10 +3,12 @@
 A belief is made of the texts that an agent reads and of nothing else: it holds no reference to the game, so a prompt
 cannot leak what is hidden. The words are those of the game, in lower case and separated by single blanks.
 
-    goal : clean some fork and put it in drawer . | hold : * fork 1 | here : sinkbasin 1 seen |
-    last : go : you arrive at sinkbasin 1 . on the sinkbasin 1 , you see a potato 1 . | known : * fork 2 in cabinet 3
+    goal : clean some fork and put it in drawer . | hold : * fork 1 plain | here : sinkbasin 1 seen |
+    last : go : you arrive at sinkbasin 1 . on the sinkbasin 1 , you see a potato 1 . | known : * fork 2 in @ drawer 3
 
-``*`` marks a thing whose word also stands in the goal: without the mark, 200 demonstrations gave half the success.
+``*`` marks an object and ``@`` a receptacle whose word also stands in the goal: without marks, 200 demonstrations gave
+half the success. There are two of them because a model may read a command as a bag of words, in which
+``take potato 1 from * drawer 3`` and ``take * fork 2 from drawer 3`` are much alike.
 """
 
 import re
@@ -17,14 +19,13 @@ from dualmind.domains.household.game import TREATMENT_OF_VERB
 from dualmind.errors import GameError
 
 NEW, CLOSED, SEEN = "new", "closed", "seen"  # not visited; visited but never seen open; contents have been seen
-MARK = "*"
+OBJECT_MARK, RECEPTACLE_MARK = "*", "@"
 
 _TOKEN = re.compile(r"[a-z]+|\d+|[^\sa-z\d]")
 _THING = re.compile(r"\ba ([a-z]+ \d+)")
 _INTRO_LIST = re.compile(r"you see (.*?)\.\n", re.DOTALL)
 _TASK = re.compile(r"Your task is to: (.*)", re.DOTALL)
 _CONTENTS = re.compile(r"(?:On|In) (?:the ([a-z]+ \d+)|it), you see (.*?)\.?$", re.DOTALL)
-_NUMBER = re.compile(r"\d+")
 _TAKE = re.compile(r"take (?:\* )?([a-z]+) ")
 _IS_CLOSED = re.compile(r"The ([a-z]+ \d+) is closed\.")
 
@@ -135,24 +136,13 @@ class Belief:
         return f" {state}" if state else ""
 
     def _mark(self, words: Sequence[str]) -> str:
-        """Join words, with the mark before each numbered thing whose word stands in the goal."""
+        """Join words, with a mark before each numbered thing whose word stands in the goal."""
         out = []
         for word, following in zip(words, [*words[1:], ""], strict=True):
             if following.isdigit() and word in self._goal_words:
-                out.append(MARK)
+                out.append(RECEPTACLE_MARK if f"{word} {following}" in self.receptacles else OBJECT_MARK)
             out.append(word)
         return " ".join(out)
-
-
-def interchangeable(candidate: str) -> str:
-    """A text that is the same for commands between which nothing seen so far can choose.
-
-    Going to one receptacle or another of a kind is the same while neither was visited: the expert's pick among them
-    follows the order of a list that a policy does not see, and to learn it would be to learn noise.
-    """
-    return (
-        _NUMBER.sub("#", candidate) if candidate.startswith("go to ") and candidate.endswith(f" {NEW}") else candidate
-    )
 
 
 def object_words(candidates: Iterable[str]) -> set[str]:

@@ -129,9 +129,9 @@ class Searcher:
         yield from self._at_kind(belief, kind, f"move {thing} to {{}}", reason)
 
     def _at_kind(self, belief: Belief, kind: str, template: str, reason: str) -> Iterator[tuple[str, str]]:
-        """Do something at any receptacle of a kind: here if possible, else at the first of the list."""
+        """Do something at any receptacle of a kind: here if possible, else at the one of the lowest number."""
         places = [place for place in belief.receptacles if _kind(place) == kind]
-        for place in sorted(places, key=lambda p: p != belief.here):
+        for place in sorted(places, key=lambda p: (p != belief.here, _number(p))):
             yield from _approach(place, template.format(place), reason)
 
     def _search(self, belief: Belief, thing_kind: str) -> Iterator[tuple[str, str]]:
@@ -141,10 +141,11 @@ class Searcher:
             yield f"open {belief.here}", reason
         unseen = [place for place, status in belief.receptacles.items() if status != SEEN]
 
-        def worth(place: str) -> float:
-            return self._prior.worth(thing_kind, _kind(place))
+        def order(place: str) -> tuple[float, str, int]:
+            # ties are broken by what a prompt shows: a policy that imitates cannot see the order of the game's own list
+            return -self._prior.worth(thing_kind, _kind(place)), _kind(place), _number(place)
 
-        for place in sorted(unseen, key=worth, reverse=True):  # stable: the order of the first observation breaks ties
+        for place in sorted(unseen, key=order):
             yield f"go to {place}", reason
             # a receptacle that shares the agent's location cannot be gone to
             yield f"open {place}", reason
@@ -167,3 +168,7 @@ def _near(belief: Belief) -> list[str]:
 
 def _kind(thing: str) -> str:
     return thing.split(maxsplit=1)[0]
+
+
+def _number(thing: str) -> int:
+    return int(thing.split()[1])

@@ -29,11 +29,11 @@ def test_prompt_and_candidates_read_as_designed() -> None:
     belief.update("clean fork 1 with sinkbasin 1", "You clean the fork 1 using the sinkbasin 1.")
     assert belief.prompt() == (
         "goal : clean some fork and put it in cabinet . | hold : * fork 1 clean | here : sinkbasin 1 seen | last : "
-        "clean : you clean the * fork 1 using the sinkbasin 1 . | known : * fork 2 in * cabinet 2"
+        "clean : you clean the * fork 1 using the sinkbasin 1 . | known : * fork 2 in @ cabinet 2"
     )
     assert belief.candidates(["go to cabinet 1", "go to cabinet 2", "move fork 1 to sinkbasin 1", "look"]) == (
-        "go to * cabinet 1 new",
-        "go to * cabinet 2 seen",
+        "go to @ cabinet 1 new",
+        "go to @ cabinet 2 seen",
         "move * fork 1 to sinkbasin 1 seen",
         "look",
     )

@@ -1,0 +1,61 @@
+"""Look-ups: each key opens a room that holds the next key."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dualmind.domains.reasoning.families.words import COLOURS
+from dualmind.domains.reasoning.question import (
+    Follow,
+    Question,
+    between,
+    check_hops,
+    exact,
+    is_next,
+    pick,
+    rollout,
+    sample,
+)
+
+_NUM_SPARE = (3, 4)  # rooms beyond the way, so that going round the other way is no short cut
+_LEADS = re.compile(r"(\w+) (?:room holds|key opens) (\w+)")
+_START = re.compile(r"(?:start in the|start with the) (\w+)")
+
+
+def _follow(text: str) -> Follow:
+    following, start = dict(_LEADS.findall(text)), _START.findall(text)[0]
+    return lambda before: following[before[-1] if before else start]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Rooms in a ring: every colour occurs once as a room and once as a key, so counting words tells nothing."""
+
+    name: str = "keys"
+
+    def draw(self, hops: int, rng: np.random.Generator) -> Question:
+        """One hop is one look-up."""
+        check_hops(hops)
+        ring = sample(rng, COLOURS, hops + between(rng, *_NUM_SPARE))
+        phrasing = pick(rng, ("rooms", "doors"))
+        frame = "the {} room holds {} ." if phrasing == "rooms" else "{} key opens {} ."
+        facts = [frame.format(one, other) for one, other in zip(ring, ring[1:] + ring[:1], strict=True)]
+        told = " ".join(sample(rng, facts, len(facts)))
+        if phrasing == "rooms":
+            keys = "1 key" if hops == 1 else f"{hops} keys"
+            text = f"{told} start in the {ring[0]} room and use {keys} . where are you ?"
+        else:
+            doors = "1 door" if hops == 1 else f"{hops} doors"
+            text = f"{told} start with the {ring[0]} key . what do you have after {doors} ?"
+        steps = rollout(hops, _follow(text))
+        return Question(text, steps[-1], steps, self.name, hops, phrasing)
+
+    def check(self, question: Question, steps: Sequence[str]) -> bool:
+        """See :class:`Family`."""
+        return is_next(question.hops, _follow(question.text), steps)
+
+    def score(self, question: Question, answer: str) -> float:
+        """See :class:`Family`."""
+        return exact(question, answer)
