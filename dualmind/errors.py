@@ -15,7 +15,12 @@
     │   └── ThresholdMismatch  a threshold of other weights or of another gate
     ├── TrafficError           a log of decisions that cannot be read or written to
     ├── StorageError           a file that could not be written in full
-    └── PipelineError          a stage that failed, a busy lock, a graph that cannot be read
+    ├── PipelineError          a stage that failed, a busy lock, a graph that cannot be read
+    └── LineageError           a release that cannot be made, read or followed back
+        ├── SigningKeyError    a key that is missing, expired, or no key
+        ├── LedgerError        a ledger that was changed, or is being written by another process
+        ├── BundleError        a release folder that is incomplete, unsafe or too large
+        └── HistoryError       a git history that is missing, shallow, or cannot be read
 
 ``ValueError`` is among the bases because a caller who catches it catches what a user can cause;
 our own mistakes are assertions.
@@ -84,3 +89,23 @@ class StorageError(DualmindError):
 
 class PipelineError(DualmindError):
     """A pipeline stage failed, its lock is busy, or the graph cannot be read."""
+
+
+class LineageError(DualmindError):
+    """A release cannot be made, read or followed back to what it was made from."""
+
+
+class SigningKeyError(LineageError):
+    """A key is missing, has expired, or is no key that can sign."""
+
+
+class LedgerError(LineageError):
+    """A ledger was changed by other means than appending, or another process is writing to it."""
+
+
+class BundleError(LineageError):
+    """A release folder is incomplete, unsafe to read, too large, or exists already."""
+
+
+class HistoryError(LineageError):
+    """The git history is missing, shallow or cannot be read."""

@@ -14,19 +14,12 @@ import psutil
 import yaml
 
 from dualmind.errors import PipelineError
+from dualmind.lineage.lockfile import FileRef, file_refs
 from dualmind.storage import write_text
 from tasks.programs import Ended, Limit, ProcessGroups
 
 _REMEDY = "wait until it ends, or stop it, and run again"
-
-
-@dataclass(frozen=True, slots=True)
-class FileRef:
-    """A file or folder by content: what DVC recorded in dvc.lock."""
-
-    path: str
-    md5: str  # ends in ".dir" for a folder
-    size: int  # bytes
+_AGAIN = {False: (), True: ("--force", "--no-commit")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +51,7 @@ def reproduce(
     timeout_s: float,
     lock_wait_s: float,
     log: Callable[[str], None],
+    again: bool = False,
 ) -> StageRef:
     """Bring one stage up to date, its parents being so already.
 
@@ -68,6 +62,7 @@ def reproduce(
         timeout_s: seconds after which the stage and all it started are killed.
         lock_wait_s: seconds after which it gives up waiting for another DVC at work in the folder.
         log: takes each line of output as it comes.
+        again: run it even if nothing changed, and leave the cache as it is.
 
     Returns:
         The stage as recorded in dvc.lock.
@@ -75,7 +70,7 @@ def reproduce(
     Raises:
         PipelineError: the stage failed, was killed or took too long, or another DVC holds the lock.
     """
-    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", name]
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", *_AGAIN[again], name]
     said = threading.Event()
 
     def log_and_note(line: str) -> None:
@@ -99,6 +94,18 @@ def reproduce(
     return read_lock(name, root)
 
 
+def run_program(
+    command: Sequence[str], root: Path, groups: ProcessGroups, *, timeout_s: float, log: Callable[[str], None]
+) -> Ended:
+    """Run git or DVC in ``root``, for so many seconds at most.
+
+    Raises:
+        PipelineError: the run was interrupted.
+    """
+    limit = Limit(timeout_s, lambda _: f"it ran longer than {timeout_s:g} s")
+    return groups.run(command, root, environment=_environment(), limits=[limit], log=log)
+
+
 def read_lock(name: str, root: Path) -> StageRef:
     """What dvc.lock records of a stage.
 
@@ -108,7 +115,7 @@ def read_lock(name: str, root: Path) -> StageRef:
     path = root / "dvc.lock"
     try:
         entry = yaml.safe_load(path.read_text(encoding="utf-8"))["stages"][name]
-        return StageRef(name, entry["cmd"], _refs(entry.get("deps", [])), _refs(entry.get("outs", [])))
+        return StageRef(name, entry["cmd"], file_refs(entry.get("deps", [])), file_refs(entry.get("outs", [])))
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
         raise PipelineError(f"{path} does not record stage {name} ({error!r}); run `dvc repro {name}`") from error
 
@@ -185,7 +192,3 @@ def _describe(process: psutil.Process) -> str:
         return f"process {process.pid} ({' '.join(process.cmdline())})"
     except psutil.Error:
         return f"process {process.pid}"
-
-
-def _refs(entries: list[dict[str, Any]]) -> tuple[FileRef, ...]:
-    return tuple(FileRef(entry["path"], entry["md5"], int(entry["size"])) for entry in entries)
