@@ -92,11 +92,21 @@ def _expand(key: str, entry: Any, params: dict[str, Any]) -> list[tuple[str, dic
     if "foreach" not in entry:
         return [(key, _body(entry, params))]
     items, body = entry["foreach"], entry.get("do")
-    if not isinstance(items, list) or not all(isinstance(item, str | int | float) for item in items):
+    words = isinstance(items, list) and all(isinstance(item, str | int | float) for item in items)
+    if not words and not (isinstance(items, dict) and items):
         raise PipelineError(f"dvc.yaml: foreach of stage {key} is {items!r}; make it a list of words, such as [a, b]")
     if not isinstance(body, dict):
         raise PipelineError(f"dvc.yaml: stage {key} has a foreach but its do is {body!r}; give it cmd, deps and outs")
+    if isinstance(items, dict):  # DVC resolves what an item holds before it fills in the stage
+        found = {name: _resolve_all(item, params) for name, item in items.items()}
+        return [(f"{key}@{n}", _body(body, {**params, "key": n, "item": item})) for n, item in found.items()]
     return [(f"{key}@{item}", _body(body, {**params, "item": item})) for item in items]
+
+
+def _resolve_all(value: Any, params: dict[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _resolve_all(own, params) for key, own in value.items()}
+    return _resolve(value, params) if isinstance(value, str) else value
 
 
 def _body(entry: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dualmind.models.config import ReasonerConfig
-from dualmind.models.encoder_decoder import CrossAttention, FeedForward, attend, hide
+from dualmind.models.layers import CrossAttention, FeedForward, attend, hide
 
 
 @dataclass(frozen=True, slots=True)

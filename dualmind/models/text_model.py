@@ -115,8 +115,10 @@ class TextModel:
         """
         ids, mask = pad_rows(self.prompt_ids(prompts), self.pad_id)
         ids, mask = ids.to(self.model.device), mask.to(self.model.device)
-        options = {"copies": copies, "first": first, "temperature": temperature, "generator": generator}
-        return self.write_from(self._memory(ids, mask, max_steps), ids, mask, max_words=max_words, **options)
+        return self.write_from(
+            self._memory(ids, mask, max_steps), ids, mask, max_words=max_words, copies=copies, first=first,
+            temperature=temperature, generator=generator,
+        )  # fmt: skip
 
     def write_from(
         self,
