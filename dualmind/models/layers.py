@@ -1,4 +1,4 @@
-"""Attention and feed-forward layers: plain attention, which on a CPU is three times as fast as the fused kernel here."""
+"""Attention and feed-forward layers: plain attention, which on a CPU is thrice as fast as the fused kernel here."""
 
 import math
 
