@@ -57,7 +57,8 @@ def main(out: Path = _OUT) -> None:
         again = Path(folder)
         params, run = load_params(EvaluateParams, "evaluate"), load_params(RunParams, "run")
         system1 = System1.load(Path("artifacts/pretrain/system1"))
-        evaluate(params, run, system1, *map(open_validated, _RECEIPTS), again)
+        decisions, problems = map(open_validated, _RECEIPTS)
+        evaluate(params, run, system1, decisions, problems, again)
         if _read(again / "metrics.json") != _read(out / "metrics.json"):
             raise PipelineError(
                 f"{out}/metrics.json holds other figures than playing again gives: stages are not up to date, or it "

@@ -2,9 +2,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from prefect import Flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.flows import load_flow_from_entrypoint
@@ -40,6 +42,6 @@ def test_prefect_deploys_what_prefect_yaml_declares() -> None:
 def test_entrypoint_is_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     (declared,) = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
-    loaded = load_flow_from_entrypoint(declared["entrypoint"])
+    loaded: Flow[..., Any] = load_flow_from_entrypoint(declared["entrypoint"])
     assert loaded.name == training.name
     assert set(declared["parameters"]) <= set(loaded.parameters.properties)

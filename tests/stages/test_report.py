@@ -6,7 +6,8 @@ import yaml
 from dualmind.errors import PipelineError
 from dualmind.storage import write_text
 from stages.report import is_current, main
-from tests.stages.test_evaluate import EVALUATE, RUN, run
+from tests.stages.test_evaluate import EVALUATE, run
+from tests.stages.test_pretrain import RUN
 
 
 def test_report_is_made_again_only_where_it_is_not_that_of_the_metrics(
