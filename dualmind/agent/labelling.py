@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from dualmind.agent.agent import Request
 from dualmind.agent.signals import monitor
 from dualmind.domains.base import Problem
-from dualmind.domains.household.domain import Household, HouseholdEpisode
+from dualmind.domains.household.domain import Household
 from dualmind.domains.household.expert import LocationPrior, Searcher
+from dualmind.domains.household.rollout import Turn, roll
 from dualmind.domains.reasoning.domain import Reasoning, as_prompt
 from dualmind.models.system1 import FirstAnswer, System1
 from dualmind.progress import Progress
@@ -67,42 +68,22 @@ def label_games(system1: System1, problems: Sequence[Problem], prior: LocationPr
     progress = Progress("games", len(problems))
     for start in range(0, len(problems), _BATCH):
         batch = problems[start : start + _BATCH]
-        labelled += _play(system1, batch, prior, max_steps)
+        searchers = [Searcher(problem.payload.goal, prior) for problem in batch]
+
+        def choose(
+            turns: list[Turn], batch: Sequence[Problem] = batch, searchers: Sequence[Searcher] = searchers
+        ) -> list[str]:
+            firsts = system1.answer([turn.prompt for turn in turns], [turn.candidates for turn in turns])
+            for turn, first in zip(turns, firsts, strict=True):
+                wanted = searchers[turn.index].choose(turn.belief, turn.commands).command
+                truth = turn.candidates[turn.commands.index(wanted)]
+                problem = batch[turn.index]
+                request = Request(Household.name, turn.prompt, turn.candidates, turn.tried)
+                labelled.append(Labelled(problem.id, problem.hops, request, first, first.answer == truth, truth))
+            return [first.answer for first in firsts]
+
+        roll([problem.payload for problem in batch], max_steps, choose)
         progress.update(min(start + _BATCH, len(problems)))
-    return labelled
-
-
-def _play(system1: System1, problems: Sequence[Problem], prior: LocationPrior, max_steps: int) -> list[Labelled]:
-    episodes = [HouseholdEpisode(problem.payload, max_steps) for problem in problems]
-    searchers = [Searcher(problem.payload.goal, prior) for problem in problems]
-    infos = {index: episode.reset()[1] for index, episode in enumerate(episodes)}
-    tried: list[list[str]] = [[] for _ in problems]
-    labelled: list[Labelled] = []
-    while infos:
-        requests = {
-            i: Request(Household.name, info["prompt"], tuple(info["candidates"]), tuple(tried[i]))
-            for i, info in infos.items()
-        }
-        firsts = system1.answer([r.prompt for r in requests.values()], [r.candidates for r in requests.values()])
-        for (i, request), first in zip(requests.items(), firsts, strict=True):
-            commands = infos[i]["admissible_commands"]
-            wanted = searchers[i].choose(episodes[i].belief, commands).command
-            command = commands[request.candidates.index(first.answer)]
-            problem = problems[i]
-            labelled.append(
-                Labelled(
-                    problem.id,
-                    problem.hops,
-                    request,
-                    first,
-                    command == wanted,
-                    request.candidates[commands.index(wanted)],
-                )
-            )
-            tried[i].append(first.answer)
-            _, _, done, truncated, infos[i] = episodes[i].step(command)
-            if done or truncated:
-                del infos[i]
     return labelled
 
 
