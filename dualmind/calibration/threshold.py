@@ -29,10 +29,10 @@ from dualmind.calibration.sample import Sample, check_scores, counts_at
 from dualmind.errors import CalibrationError, NoValidThreshold, ThresholdMismatch
 from dualmind.storage import write_json
 
-# A start that one error spoils is a lottery, one that is too loose fails for good. Both numbers are choices by simulation
-# (1,000 labels, four synthetic populations), and none is best everywhere: room for 5 errors instead of none raised the
-# mean share of System 1 in all four, but where hardly any threshold is valid more walks ended at their first step (77
-# against 64 %). They weigh on how often a threshold is found, never on whether it holds.
+# A start that one error spoils is a lottery, one that is too loose fails for good. Both numbers are choices by
+# simulation (1,000 labels, four synthetic populations), and none is best everywhere: room for 5 errors instead of none
+# raised the mean share of System 1 in all four, but where hardly any threshold is valid more walks ended at their first
+# step (77 against 64 %). They weigh on how often a threshold is found, never on whether it holds.
 _ERRORS_AT_START, _SHARE_AT_START = 5, 1 / 3
 _BOUND_TOLERANCE = 1e-9  # between a bound that was written and one that another machine computes
 
