@@ -1,4 +1,4 @@
-"""How often is the true error of accepted answers above alpha? Five ways to choose a threshold, 500 times each.
+"""How often is the true error of accepted answers above alpha? Six ways to choose a threshold, 500 times each.
 
 Every run draws labelled decisions from a population whose true error at every threshold is known: a synthetic one, or
 any (score, correct) pairs, resampled with replacement. Then: what trusting voluntary feedback would have done where
@@ -20,7 +20,7 @@ from mapie.risk_control import BinaryClassificationController, precision
 from benchmarks.results_file import Row, write_rows
 from dualmind.calibration.monitor import log_wealth_paths
 from dualmind.calibration.sample import Sample
-from dualmind.calibration.threshold import walk
+from dualmind.calibration.threshold import start_of, walk
 from dualmind.errors import DataError, NoValidThreshold
 from dualmind.evaluation.intervals import Interval, bootstrap_mean, wilson
 
@@ -108,14 +108,15 @@ def quantile(scores: Floats, _: Bools) -> float:
     return float(np.quantile(scores, 1 - MOST_SHARE))
 
 
-def mapie(scores: Floats, correct: Bools) -> float:
-    """MAPIE's controller of precision with its defaults (Bonferroni-Holm, Hoeffding-Bentkus)."""
+def mapie(scores: Floats, correct: Bools, grid: Floats, method: str) -> float:
+    """MAPIE's controller of precision, which tests by Hoeffding-Bentkus."""
     controller = BinaryClassificationController(
         lambda X: np.column_stack([1 - X[:, 0], X[:, 0]]),
         precision,
         target_level=1 - ALPHA,
         confidence_level=1 - DELTA,
-        list_predict_params=GRID,
+        list_predict_params=grid,
+        fwer_method=method,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns where no threshold is valid, and that is an answer
@@ -123,12 +124,25 @@ def mapie(scores: Floats, correct: Bools) -> float:
     return float(min(controller.valid_predict_params, default=NOTHING))
 
 
+def mapie_default(scores: Floats, correct: Bools) -> float:
+    """As it comes: Bonferroni-Holm over the whole grid."""
+    return mapie(scores, correct, GRID, "bonferroni_holm")
+
+
+def mapie_sequence(scores: Floats, correct: Bools) -> float:
+    """With our walk's order and start: what is left of the difference is the test's."""
+    sample = Sample.of(scores, correct, GRID)
+    start = start_of(sample.accepted, ALPHA, DELTA)  # all are labelled, so these are the labelled ones
+    return mapie(scores, correct, sample.grid[start:], "fixed_sequence") if start < len(GRID) else NOTHING
+
+
 RULES: dict[str, Rule] = {
     "ours": ours,
     "0.7 fixed": lambda scores, correct: 0.7,  # noqa: ARG005  # it looks at nothing
     "best on validation": best_on_validation,
     "RouteLLM's quantile for 85 %": quantile,
-    "MAPIE 1.6": mapie,
+    "MAPIE 1.6 by default (Bonferroni-Holm)": mapie_default,
+    "MAPIE 1.6, fixed sequence from our start": mapie_sequence,
 }
 
 
@@ -178,7 +192,7 @@ def false_alarms(rate: float, seed: int) -> Interval:
 
 
 def threshold_rows(population: Population, kind: str, row: Callable[..., Row]) -> list[Row]:
-    """The five rules on audit labels, then ours on feedback."""
+    """All rules on audit labels, then ours on feedback."""
     outcomes = {name: repeat(population, rule, seed=1) for name, rule in RULES.items()}
     best = min((float(level) for level in GRID if population.at(level)[0] <= ALPHA), default=NOTHING)
     known = f"the loosest threshold that is truly valid keeps {population.at(best)[1]:.3f}"

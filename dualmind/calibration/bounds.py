@@ -1,9 +1,10 @@
 """Exact upper bounds on an error rate, and how many answers a proof needs at least."""
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv
-from scipy.stats import binom
+from scipy.special import bdtr, betaincinv
 
 from dualmind.errors import CalibrationError
 
@@ -44,6 +45,7 @@ def upper_bound(errors: int, n: int, delta: float) -> float:
     return float(upper_bounds(errors, n, delta))
 
 
+@cache
 def answers_needed(alpha: float, delta: float, errors: int = 0) -> int:
     """The least number of answers that prove an error rate <= ``alpha`` if ``errors`` of them are wrong.
 
@@ -54,9 +56,9 @@ def answers_needed(alpha: float, delta: float, errors: int = 0) -> int:
     """
     check_levels(alpha, delta)
     least, most = errors, max(1, 2 * errors)
-    while binom.cdf(errors, most, alpha) > delta:
+    while bdtr(errors, most, alpha) > delta:  # the binomial's distribution function
         least, most = most, 2 * most
     while most - least > 1:  # the tail falls as n grows
         middle = (least + most) // 2
-        least, most = (middle, most) if binom.cdf(errors, middle, alpha) > delta else (least, middle)
+        least, most = (middle, most) if bdtr(errors, middle, alpha) > delta else (least, middle)
     return most

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
@@ -10,6 +10,7 @@ from dualmind.calibration.bounds import answers_needed, upper_bound, upper_bound
 from dualmind.errors import CalibrationError
 
 
+@settings(deadline=None)
 @given(st.integers(1, 3000), st.floats(0, 1), st.floats(0.01, 0.5))
 def test_bound_is_scipys_exact_one_sided_interval(n: int, share: float, delta: float) -> None:
     errors = round(n * share)
@@ -22,11 +23,13 @@ def test_45_errorless_answers_prove_five_percent_at_ninety() -> None:
     assert upper_bound(0, 45, 0.1) <= 0.05 < upper_bound(0, 44, 0.1)
 
 
+@settings(deadline=None)
 @given(st.floats(0.002, 0.6), st.floats(0.01, 0.5))
 def test_without_errors_the_closed_form_holds(alpha: float, delta: float) -> None:
     assert answers_needed(alpha, delta) == pytest.approx(math.ceil(math.log(delta) / math.log1p(-alpha)), abs=0.5)
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 0.5), st.floats(0.01, 0.5), st.integers(0, 20))
 def test_needed_answers_pass_and_one_less_does_not(alpha: float, delta: float, errors: int) -> None:
     n = answers_needed(alpha, delta, errors)

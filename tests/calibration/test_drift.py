@@ -2,7 +2,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mapie.risk_control import control_fwer
 from scipy.stats import chi2_contingency, ks_2samp
@@ -51,6 +51,7 @@ def test_a_significant_but_tiny_difference_is_no_drift_under_a_least_effect() ->
     assert not compare(before, now, min_effect=0.05).drifted
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.01, 0.2))
 def test_holm_rejects_what_another_implementation_rejects(p_values: list[float], level: float) -> None:
     theirs = set(control_fwer(np.array(p_values), level, "bonferroni_holm").tolist())

@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualmind.calibration.monitor import Monitor, log_wealth_paths
@@ -37,6 +37,7 @@ def test_a_shift_after_a_quiet_year_is_seen_within_500_labels(rate: float, share
     assert (paths[:, 6000:].max(axis=1) >= ALARM).mean() >= share
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 0.05)), min_size=1, max_size=12))
 def test_expected_wealth_never_grows_while_the_promise_is_kept(history: list[tuple[bool, float]]) -> None:
     """The supermartingale property itself: over both outcomes of the next label, at any state and any rate <= alpha."""

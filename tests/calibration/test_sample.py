@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualmind.calibration.sample import COLUMNS, Sample, proof_rows
@@ -27,6 +27,7 @@ def may_prove(row: dict[str, Any]) -> bool:
     return row["audited"] and row["correct"] is not None and row["label_source"] in {"scorer", "system2", "person"}
 
 
+@settings(deadline=None)
 @given(st.lists(ROW, max_size=20))
 def test_a_proof_uses_rows_that_were_drawn_and_labelled_by_an_audit_and_no_others(rows: list[dict[str, Any]]) -> None:
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
@@ -34,6 +35,7 @@ def test_a_proof_uses_rows_that_were_drawn_and_labelled_by_an_audit_and_no_other
     assert proof_rows(table).to_pylist() == expected
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(ROW, max_size=6), max_size=4))
 def test_a_sample_collected_batch_by_batch_is_that_of_the_whole(batches: list[list[dict[str, Any]]]) -> None:
     grid = [0.5, -1.0, 1.0]

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mapie.risk_control import BinaryClassificationController, precision
 from scipy.stats import binomtest
@@ -41,6 +41,7 @@ def by_hand(scores: np.ndarray, correct: np.ndarray, start: float) -> float | No
     return best
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(200, 3000), st.floats(0.5, 4))
 def test_walk_is_the_fixed_sequence_of_exact_binomial_tests(seed: int, n: int, steep: float) -> None:
     scores, correct = draw(np.random.default_rng(seed), n, steep)

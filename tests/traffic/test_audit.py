@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, chisquare
 
@@ -27,6 +27,7 @@ def test_draws_of_two_secrets_are_independent() -> None:
     assert chisquare(counts).pvalue > 1e-3
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1), st.floats(0, 1))
 def test_a_draw_can_be_repeated_and_grows_with_the_rate(request_id: str, rate: float) -> None:
     drawn = AuditSampler(rate, SECRET).is_drawn(request_id)

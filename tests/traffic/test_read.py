@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualmind.errors import TrafficError
@@ -56,6 +56,7 @@ def test_unknown_columns_and_months_are_named(tmp_path: Path) -> None:
         read_month(tmp_path, "2027-01")
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), max_size=5), st.booleans())
 def test_repeats_are_all_but_the_first_also_where_hashes_collide(parts: list[list[str]], collide: bool) -> None:
     arrays = [pa.array(part, pa.string()) for part in parts]
