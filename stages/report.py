@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dualmind.data.validation import Receipt, open_validated
+from dualmind.data.validation import Receipt
 from dualmind.errors import PipelineError
 from dualmind.evaluation.report import Timing, render_report
 from dualmind.storage import write_text
@@ -19,7 +19,10 @@ from dualmind.storage import write_text
 _OUT = Path("artifacts/evaluate")
 _TRAINING = Path("artifacts/pretrain/system1.json")
 _DATA = Path("artifacts/prepare/household/summary.json")
-_RECEIPTS = [Path(f"artifacts/validate/household/{name}.json") for name in ("decisions", "problems")]
+_RECEIPTS = [
+    Path(f"artifacts/validate/{name}.json")
+    for name in ("household/decisions", "household/problems", "reasoning/problems")
+]
 
 
 def is_current(out: Path) -> bool:
@@ -48,17 +51,14 @@ def main(out: Path = _OUT) -> None:
     """
     if is_current(out):
         return
-    from dualmind.models.system1 import System1
-    from stages.evaluate import EvaluateParams, evaluate
+    from stages.evaluate import EvaluateParams, Judged, evaluate, open_data
     from stages.params import RunParams, load_params
 
     print("the report is not that of these metrics: playing again", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         again = Path(folder)
         params, run = load_params(EvaluateParams, "evaluate"), load_params(RunParams, "run")
-        system1 = System1.load(Path("artifacts/pretrain/system1"))
-        decisions, problems = map(open_validated, _RECEIPTS)
-        evaluate(params, run, system1, decisions, problems, again)
+        evaluate(params, run, Judged.load(Path("artifacts")), open_data(), again)
         if _read(again / "metrics.json") != _read(out / "metrics.json"):
             raise PipelineError(
                 f"{out}/metrics.json holds other figures than playing again gives: stages are not up to date, or it "

@@ -54,11 +54,15 @@ class Agent:
         system1: answers first.
         system2: is called where the gate's score is below the threshold.
         gate: fitted on this System 1.
-        threshold: in 0..1.
+        threshold: of the gate's score; minus infinity: System 1 alone, infinity: System 2 alone.
+        deep: score below which System 2 writes its steps; the gate's own if None.
     """
 
-    def __init__(self, system1: System1, system2: System2, gate: Gate, threshold: float) -> None:
+    def __init__(
+        self, system1: System1, system2: System2, gate: Gate, threshold: float, deep: float | None = None
+    ) -> None:
         self.system1, self.system2, self.gate, self.threshold = system1, system2, gate, threshold
+        self.deep = gate.file.deep if deep is None else deep
 
     def act(self, requests: Sequence[Request]) -> list[Reply]:
         """Answer requests in one batch.
@@ -111,7 +115,7 @@ class Agent:
         """Who answers at a score."""
         if score >= self.threshold:
             return "system1"
-        return "shallow" if score >= self.gate.file.deep else "full"
+        return "shallow" if score >= self.deep else "full"
 
     def think(self, requests: Sequence[Request], tiers: Sequence[Tier]) -> list[Thinking | None]:
         """System 2's answers where it is called; those of one tier and kind in one batch."""

@@ -11,11 +11,11 @@ from tests.stages.test_pretrain import RUN
 
 
 def test_report_is_made_again_only_where_it_is_not_that_of_the_metrics(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+    pair: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = run(project, "artifacts/evaluate", monkeypatch)
+    out = run(pair, "artifacts/evaluate", monkeypatch)
     params = {"run": RUN.model_dump(), "evaluate": EVALUATE.model_dump()}
-    write_text(project / "params.yaml", yaml.safe_dump(params))
+    write_text(pair / "params.yaml", yaml.safe_dump(params))
     report, metrics = out / "report.html", out / "metrics.json"
     made, figures = report.read_bytes(), metrics.read_bytes()
     main()
@@ -28,14 +28,12 @@ def test_report_is_made_again_only_where_it_is_not_that_of_the_metrics(
     assert metrics.read_bytes() == figures
     assert "Your task is to" in report.read_text()
 
-    write_text(
-        metrics, (run(project, "d", monkeypatch, max_steps=5) / "metrics.json").read_text()
-    )  # those of another run
+    write_text(metrics, (run(pair, "d", monkeypatch, max_steps=5) / "metrics.json").read_text())  # those of another run
     assert not is_current(out)
     with pytest.raises(PipelineError, match="other figures than playing again gives"):
         main()
     params["evaluate"]["max_steps"] = 5
-    write_text(project / "params.yaml", yaml.safe_dump(params))
+    write_text(pair / "params.yaml", yaml.safe_dump(params))
     main()
     assert is_current(out)
 
