@@ -4,11 +4,13 @@
 what it knows. *Curvature*: of a value function along its own gradient. *Monitor*: is the agent going in circles?
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 Floats = NDArray[np.float64]
 _MAX_PERIOD = 3  # commands of the longest loop that is looked for
@@ -51,7 +53,8 @@ class Clusters:
         from sklearn.cluster import KMeans
 
         num = min(num_clusters, len(embeddings))
-        means = KMeans(num, n_init=3, random_state=seed).fit(embeddings)
+        with threadpool_limits(1):  # sums in another order would give other bytes
+            means = KMeans(num, n_init=3, random_state=seed).fit(embeddings)
         own = [means.labels_ == k for k in range(num)]
         away = np.linalg.norm(embeddings - means.cluster_centers_[means.labels_], axis=1)
         distances = np.stack([np.percentile(away[rows], np.arange(101)) for rows in own])
@@ -89,12 +92,16 @@ class ValueHead:
     @classmethod
     def fit(cls, embeddings: Floats, right: NDArray[np.bool_], width: int, seed: int) -> "ValueHead":
         """Least squares of success (N,) from readings (N, D)."""
+        from sklearn.exceptions import ConvergenceWarning
         from sklearn.neural_network import MLPRegressor
 
         net = MLPRegressor(
-            (width,), activation="tanh", alpha=1e-3, max_iter=200, random_state=seed, early_stopping=True
-        )
-        net.fit(embeddings, right.astype(np.float64))
+            hidden_layer_sizes=(width,), activation="tanh", alpha=1e-3, max_iter=200, early_stopping=True,
+            random_state=seed,
+        )  # fmt: skip
+        with threadpool_limits(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # 200 passes are enough for a signal
+            net.fit(embeddings, right.astype(np.float64))
         (inner, outer), (bias, offset) = net.coefs_, net.intercepts_
         return cls(inner.T, bias, outer[:, 0], float(offset[0]))
 
