@@ -26,7 +26,7 @@ def answers(system: System1 | System2, prompts: Sequence[str], *, direct: bool =
         if isinstance(system, System1):
             written = system.write(batch, max_words=MAX_ANSWER_WORDS)
         elif direct:
-            written = system.write(batch, max_words=MAX_ANSWER_WORDS, first=ANSWER)
+            written = system.write(batch, max_words=MAX_ANSWER_WORDS, prefix=ANSWER)
         else:
             written = system.write(batch, max_words=MAX_RATIONALE_WORDS)
         found += [answer_of(system.text(own[0])) for own in written]
