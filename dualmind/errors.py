@@ -4,6 +4,7 @@
     ├── ParamsError            an unknown or missing key, or a value out of range, in a params file
     ├── GameError              a household game that cannot be read or played
     ├── QuestionError          a reasoning question that cannot be drawn, read or scored
+    ├── SymbolicError          an expression, formula or goal that cannot be read or takes too much to answer
     ├── DataError              a data set of the wrong form
     │   ├── ValidationFailed   a data set that did not pass its gate
     │   └── ReceiptMismatch    bytes other than those that were validated
@@ -41,6 +42,10 @@ class GameError(DualmindError):
 
 class QuestionError(DualmindError):
     """A reasoning question cannot be drawn, read or scored."""
+
+
+class SymbolicError(DualmindError):
+    """An expression, formula or goal in words that cannot be read, or that takes too much to answer."""
 
 
 class DataError(DualmindError):

@@ -95,8 +95,8 @@ class System2(TextModel):
             max_steps: steps of the reasoning level at most.
             direct: answer without writing steps.
         """
-        words, first = (MAX_ANSWER_WORDS, ANSWER) if direct else (MAX_RATIONALE_WORDS, None)
-        written = self.write(prompts, max_words=words, first=first, max_steps=max_steps)
+        words, prefix = (MAX_ANSWER_WORDS, ANSWER) if direct else (MAX_RATIONALE_WORDS, "")
+        written = self.write(prompts, max_words=words, prefix=prefix, max_steps=max_steps)
         return [Thinking.of(self.text(own[0]), own[0].log_probability, len(own[0].ids)) for own in written]
 
     def choose(
