@@ -14,7 +14,6 @@ What goes in follows from dvc.lock alone: every output folder with a meta.json i
 is a receipt, a gate, a threshold or a result. So a new stage needs no change here.
 """
 
-import json
 import shutil
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +27,15 @@ from dualmind.data.validation import Receipt
 from dualmind.errors import BundleError, ReceiptMismatch
 from dualmind.lineage import record
 from dualmind.lineage.card import model_card
-from dualmind.lineage.content import MAX_DOCUMENT_BYTES, check_name, digest_file, is_inside, list_files, read_model
+from dualmind.lineage.content import (
+    MAX_DOCUMENT_BYTES,
+    check_name,
+    digest_file,
+    is_inside,
+    list_files,
+    read_json,
+    read_model,
+)
 from dualmind.lineage.entries import Anchor
 from dualmind.lineage.history import History
 from dualmind.lineage.keys import SigningKey
@@ -192,7 +199,7 @@ def _describe(folder: Path, release: Release, lock: Lock, receipts: dict[str, Re
     write_text(folder / record.OPENLINEAGE, openlineage(contents))
     threshold: dict[str, Any] = {}
     for own in release.thresholds:
-        threshold[own] = json.loads((folder / FILES / own).read_bytes())
+        threshold[own] = read_json(folder, f"{FILES}/{own}")
     write_text(folder / record.CARD, model_card(contents, threshold))
 
 

@@ -6,9 +6,10 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 
 from dualmind.errors import BundleError
 
@@ -105,6 +106,20 @@ def read_model(folder: Path, name: str, model: type[M]) -> M:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
         raise BundleError(f"{folder / name}: {place}: {first['msg']}; restore the release") from error
+
+
+def read_json(folder: Path, name: str) -> Any:
+    """Any JSON document inside ``folder``. Unlike the standard library's, this reader bounds the depth of nesting and
+    refuses lone surrogates, which no page could be written with.
+
+    Raises:
+        BundleError: as in :func:`read_document`, or it is no JSON.
+    """
+    data = read_document(folder, name)
+    try:
+        return from_json(data, allow_inf_nan=False)
+    except ValueError as error:
+        raise BundleError(f"{folder / name} is no JSON: {error}; restore the release") from error
 
 
 def is_inside(path: str) -> bool:

@@ -1,7 +1,6 @@
 """Do the bytes fit each other: outputs to dvc.lock, receipts to data, parents to checkpoints, threshold to weights?"""
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
@@ -15,7 +14,7 @@ from dualmind.errors import LineageError, ReceiptMismatch
 from dualmind.lineage import record
 from dualmind.lineage.bundle import Bundle
 from dualmind.lineage.checks import Check, failed, settle
-from dualmind.lineage.content import FileDigest, read_document, read_model
+from dualmind.lineage.content import FileDigest, read_document, read_json, read_model
 from dualmind.lineage.lockfile import Lock, StageRecord, folder_md5
 from dualmind.lineage.record import FILES, Manifest, Meta
 from dualmind.lineage.standards import check_statement, receipt_target
@@ -200,7 +199,7 @@ def check_threshold(bundle: Bundle, files: Mapping[str, FileDigest]) -> list[Che
         maker = _maker(bundle.lock, path)
         known = digests_read_by(maker, bundle, files) if maker else {}
         try:
-            fields = dict(_digests(json.loads(read_document(bundle.path, f"{FILES}/{path}"))))
+            fields = dict(_digests(read_json(bundle.path, f"{FILES}/{path}")))
         except (LineageError, ValueError, RecursionError) as error:
             failures.append(failed("threshold", f"{path}: {error}", subject=path, remedy="run `dvc repro calibrate`"))
             continue
@@ -233,7 +232,7 @@ def check_provenance(bundle: Bundle, files: Mapping[str, FileDigest]) -> list[Ch
     """The in-toto statement has the published form, and is about these files and this commit."""
     remedy = "release again; the statement is made from the files"
     try:
-        statement = json.loads(read_document(bundle.path, record.PROVENANCE))
+        statement = read_json(bundle.path, record.PROVENANCE)
         check_statement(statement)
         named = {own["name"]: own["digest"]["sha256"] for own in statement["subject"]}
         commits = [

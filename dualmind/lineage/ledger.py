@@ -13,7 +13,6 @@ of it was computed anew. Two anchors do:
 What remains: someone with the release key who rewrites the ledger, the head and every copy of every bundle.
 """
 
-import json
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from typing import Any, Literal, Self
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from dualmind.errors import LedgerError
 from dualmind.lineage.entries import GENESIS, Anchor, Entry, Head, What
@@ -261,7 +261,7 @@ def _parse(path: Path, number: int, line: bytes) -> Entry:
 
 def _sequence(line: bytes) -> int | None:
     try:
-        value: Any = json.loads(line)
+        value: Any = from_json(line)
     except ValueError:
         return None
     number = value.get("sequence") if isinstance(value, dict) else None

@@ -64,7 +64,7 @@ def parse_lock(text: bytes, where: str) -> Lock:
     try:
         if b"&" in text and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
             raise ValueError("it holds an alias, which can blow up without bounds")  # noqa: TRY301  # told as all others
-        stages = yaml.safe_load(text)["stages"]
+        stages = _load(text)["stages"]
         records = tuple(_record(name, entry) for name, entry in stages.items())
     except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise LineageError(f"{where} is no dvc.lock that can be read ({error!r}); {remedy}") from error
@@ -75,6 +75,13 @@ def parse_lock(text: bytes, where: str) -> Lock:
                 raise LineageError(f"{where}: {makers[out.path]} and {record.name} both make {out.path}; {remedy}")
             makers[out.path] = record.name
     return Lock(records)
+
+
+def _load(text: bytes) -> Any:
+    """YAML whose texts can all be written again: an escape can name half of a surrogate pair, which no page holds."""
+    value = yaml.safe_load(text)
+    json.dumps(value, ensure_ascii=False, default=str).encode()
+    return value
 
 
 def _record(name: str, entry: dict[str, Any]) -> StageRecord:
@@ -110,8 +117,8 @@ def read_params(text: bytes, where: str) -> Any:
         LineageError: they are no YAML.
     """
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        return _load(text)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise LineageError(f"{where} is no YAML: {error}") from error
 
 

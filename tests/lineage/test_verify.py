@@ -16,6 +16,7 @@ from dualmind.lineage.content import MAX_DOCUMENT_BYTES
 from dualmind.lineage.integrity import Trusted
 from dualmind.lineage.keys import SigningKey, make_key, open_key
 from dualmind.lineage.ledger import Ledger
+from dualmind.lineage.page import render_audit
 from dualmind.lineage.verify import Verdict, verify_release
 from dualmind.storage import md5_file, md5_folder
 from tests.lineage.project import LEDGER, TIME, commit, copy_project, dvc, edit_json, git, release, resign
@@ -462,3 +463,16 @@ def test_a_project_below_the_top_of_its_repository_is_verified_as_well(pristine:
     commit(top, "all")
     release(root, open_key(root / "keys", "release", TIME))
     assert audit(root).failures == []
+
+
+@pytest.mark.parametrize("name", ["provenance.json", "release.json", THRESHOLD, "dvc.lock", "params.yaml"])
+@pytest.mark.parametrize("text", ['{"a\\ud800": "x"}', "[" * 100_000, '"\\ud800"', "[]", "null", "&a [*a]", "\x00"])
+def test_content_that_breaks_parsers_is_a_clear_answer_and_a_page(
+    project: Path, key: SigningKey, name: str, text: str
+) -> None:
+    (project / "releases/r1" / name).write_text(text)
+    resign(project / "releases/r1", key)
+    verdict = audit(project)
+    assert not verdict.ok
+    assert all(check.reason and check.remedy for check in verdict.failures)
+    render_audit(verdict, None, [], []).encode()
