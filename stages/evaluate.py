@@ -113,9 +113,9 @@ def evaluate(
     write_json(out / "plots" / "success.json", _plot_rows(splits))
     timing = _time(system1, rows[: params.timed_decisions], run)
     write_json(out / "timing.json", asdict(timing))
-    training, data = _read("artifacts/pretrain/system1.json"), _read("artifacts/prepare/household/summary.json")
+    training, prepared = _read("artifacts/pretrain/system1.json"), _read("artifacts/prepare/household/summary.json")
     receipts = [Receipt.read(dataset.receipt) for dataset in data.values()]
-    write_text(out / "report.html", render_report(metrics, timing, training, data, samples, receipts=receipts))
+    write_text(out / "report.html", render_report(metrics, timing, training, prepared, samples, receipts=receipts))
     return metrics
 
 

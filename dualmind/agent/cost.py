@@ -18,11 +18,12 @@ def levels_flops(config: ReasonerConfig, words: int, steps: int) -> int:
     """The four levels over a prompt of so many words, with so many reasoning steps."""
     d, slots = config.d_model, config.num_slots
     feed_forward = 2 * d * config.d_ff
-    read = (2 * words + 2 * slots) * d * d + 2 * slots * words * d
+    look = 2 * words * d * d  # keys and values of the input, once a level
+    read = 2 * slots * d * d + 2 * slots * words * d
     mix = 4 * slots * d * d + 2 * slots * slots * d
     conclude = d * config.vocab_size + d
-    total = config.concept * (read + slots * feed_forward) + config.relation * (mix + slots * feed_forward)
-    total += config.reasoning * steps * (read + mix + slots * feed_forward + conclude)
+    total = config.concept * (look + read + slots * feed_forward) + config.relation * (mix + slots * feed_forward)
+    total += config.reasoning * (look + steps * (read + mix + slots * feed_forward + conclude))
     total += config.verification * ((2 * words + 2) * d * d + 2 * words * d + feed_forward + d)
     return _MULTIPLY_ADD * total
 

@@ -96,9 +96,8 @@ class ValueHead:
         from sklearn.neural_network import MLPRegressor
 
         net = MLPRegressor(
-            hidden_layer_sizes=(width,), activation="tanh", alpha=1e-3, max_iter=200, early_stopping=True,
-            random_state=seed,
-        )  # fmt: skip
+            hidden_layer_sizes=(width,), activation="tanh", solver="lbfgs", alpha=0.1, max_iter=200, random_state=seed
+        )
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # 200 passes are enough for a signal
             net.fit(embeddings, right.astype(np.float64))
