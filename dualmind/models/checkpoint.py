@@ -7,7 +7,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers import PreTrainedTokenizerFast as Tokenizer
 
 from dualmind.errors import CheckpointError, StorageError
@@ -93,10 +99,11 @@ class Checkpoint:
     def _empty_model(self) -> PreTrainedModel:
         try:
             config = AutoConfig.from_pretrained(self.path, local_files_only=True)
-            model: PreTrainedModel = AutoModelForSeq2SeqLM.from_config(config)
+            kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+            model: PreTrainedModel = kind.from_config(config)
         except Exception as error:  # what a wrong value raises depends on the model's own code
             raise CheckpointError(
-                f"{self.path / 'config.json'} describes no encoder-decoder: {error!r:.600}; {_RESTORE}"
+                f"{self.path / 'config.json'} describes no model that we can load: {error!r:.600}; {_RESTORE}"
             ) from error
         return CommandScorer(model).model
 

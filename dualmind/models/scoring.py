@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
+from dualmind.errors import CheckpointError
 from dualmind.models.encoder_decoder import CompactForConditionalGeneration
 
 HIDDEN = -1e9  # logit of padding: exp() is exactly 0, and sums stay finite where -inf would give NaN gradients
@@ -77,7 +78,16 @@ class CommandScorer(nn.Module):
         return self.score(self.read(batch), batch)
 
     def read(self, batch: ScoringBatch) -> Tensor:
-        """What the decoder reads of the prompts (B, L, D)."""
+        """What the decoder reads of the prompts (B, L, D).
+
+        Raises:
+            CheckpointError: the model is decoder-only.
+        """
+        if not self.model.config.is_encoder_decoder:
+            raise CheckpointError(
+                f"{type(self.model).__name__} has no encoder: it writes text but does not score commands; "
+                "choose an encoder-decoder, or give it questions alone"
+            )
         states: Tensor = self.model.get_encoder()(input_ids=batch.prompt_ids, attention_mask=batch.prompt_mask)[0]
         return states
 
