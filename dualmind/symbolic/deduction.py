@@ -6,7 +6,7 @@ patterns; a text that it does not know in full, or that does not fix one answer,
 
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import z3
@@ -141,12 +141,13 @@ _LAST = re.compile(r"who has (\w+) now \?|at the end of the \w+ , (\w+) (?:has t
 def _swaps(text: str) -> str | None:
     """Who holds what after each swap, one unknown for each person and time."""
     *told, asked = _HOLDERS.sub("", text, count=1).split(" . ")
-    question, holds, swaps = _LAST.fullmatch(asked), {}, []
+    question, swaps = _LAST.fullmatch(asked), []
+    holds: dict[str, str] = {}
     for sentence in told:
         if match := _SWAP.fullmatch(sentence):
             swaps.append(match.groups())
-        elif held := _all(_HAS, re.split(r" , and | , | and ", sentence)):
-            holds.update(held)
+        elif all(held := [_HAS.fullmatch(clause) for clause in re.split(r" , and | , | and ", sentence)]):
+            holds.update((match[1], match[2]) for match in held if match)
         elif not _SCENERY.fullmatch(sentence):
             return None
     named = {name for pair in swaps for name in pair}
@@ -162,9 +163,3 @@ def _swaps(text: str) -> str | None:
     if person in holds:
         return _only(facts, {name: hands[-1][person] == number for name, number in code.items()})
     return _only(facts, {name: hand == code[thing] for name, hand in hands[-1].items()}) if thing in code else None
-
-
-def _all(form: re.Pattern[str], texts: Sequence[str]) -> list[tuple[str, ...]] | None:
-    """Groups of each text, or None where one does not have the form."""
-    matches = [form.fullmatch(text) for text in texts]
-    return [match.groups() for match in matches if match] if all(matches) else None

@@ -153,8 +153,19 @@ def _solve(text: str, left: Algebra, right: Algebra) -> str:
                 f"the equation {text!r} needs roots of degree {factor.degree()}, above the limit of 2; "
                 "split it into equations that have a rational solution"
             )
-        roots += [root for root in sympy.roots(factor) if root.is_real]
+        roots += _real_roots(*factor.all_coeffs())
     return " , ".join(f"{names[0]} = {_words(root)}" for root in sorted(roots)) or "none"
+
+
+def _real_roots(*coefficients: sympy.Rational) -> list[sympy.Expr]:
+    """Of a linear or quadratic polynomial that has no rational factor, the highest coefficient first."""
+    if len(coefficients) == 2:
+        return [-coefficients[1] / coefficients[0]]
+    a, b, c = coefficients
+    discriminant = b * b - 4 * a * c
+    if discriminant < 0:
+        return []
+    return [(-b + sign * sympy.sqrt(discriminant)) / (2 * a) for sign in (-1, 1)]
 
 
 def formula(tree: Formula) -> Any:
