@@ -33,7 +33,7 @@ from dualmind.lineage.verify import Verdict, verify_release
 from dualmind.storage import write_json, write_text
 from stages.params import load_params
 from stages.release import LEDGER, ReleaseParams
-from tasks.audit import reexecute, sample_stages
+from tasks.audit import check_cache, reexecute, sample_stages
 
 OUT = Path("artifacts/audit")
 
@@ -90,6 +90,8 @@ def audit(
             bundle = Bundle.open(folder / name)
         except LineageError:
             bundle = None  # the verdict says why
+        if bundle is not None:
+            verdict = verdict.model_copy(update={"checks": (*verdict.checks, *check_cache(bundle, root))})
         if again and bundle is not None:
             verdict = _run_again(verdict, bundle, root, again, minutes)
         _write(verdict, bundle, root, notes, affected)

@@ -1,5 +1,8 @@
-"""Runs stages of a release again, in a copy of its commit, and compares the bytes. The project is left alone."""
+"""What an audit asks of DVC: is its cache intact, and does a stage make the same bytes again at the commit?"""
 
+import configparser
+import json
+import re
 import shutil
 import sys
 import tempfile
@@ -11,16 +14,59 @@ import numpy as np
 
 from dualmind.errors import PipelineError
 from dualmind.lineage.bundle import Bundle
-from dualmind.lineage.checks import Check, failed, passed
+from dualmind.lineage.checks import Check, failed, passed, settle
 from dualmind.lineage.content import is_inside
 from dualmind.lineage.lockfile import StageRecord
 from dualmind.lineage.record import Machine
+<<<<<<< HEAD
 from dualmind.storage import write_text
 from tasks.dvc import reproduce, run_program
 from tasks.programs import ProcessGroups
+=======
+from dualmind.storage import md5_file, write_text
+from tasks.dvc import reproduce, run_streamed
+>>>>>>> 78e160c0427a540622fbeb420887b057bd558140
 
+_MD5 = re.compile(r"[0-9a-f]{32}(\.dir)?")
 _PREPARE_LIMIT_S = 600.0  # for git or DVC to fetch what a stage reads
 _STEPS_PER_UNIT = 100  # of training, that cost as much as a stage that trains nothing
+
+
+def check_cache(bundle: Bundle, root: Path) -> list[Check]:
+    """Every output that lies in DVC's cache, data sets included, still has the bytes that dvc.lock names.
+
+    What is not in this cache is not known here; DVC fetches it by its MD5.
+
+    Raises:
+        PipelineError: DVC's configuration cannot be read.
+    """
+    store = _cache_folder(root) / "files" / "md5"
+    failures, found = [], 0
+    todo = {out.md5: out.path for out in bundle.lock.outs.values()}
+    while todo:
+        md5, path = todo.popitem()
+        file = store / md5[:2] / md5[2:]
+        if not _MD5.fullmatch(md5) or not file.is_file():
+            continue
+        found += 1
+        if (actual := md5_file(file)) != md5.removesuffix(".dir"):
+            remedy = f"remove {file}, then run `dvc fetch` or `dvc repro --force`"
+            reason = f"{path} was changed in DVC's cache"
+            expected, have = f"md5 {md5}", f"md5 {actual}"
+            failures.append(failed("cache", reason, subject=path, expected=expected, found=have, remedy=remedy))
+        elif md5.endswith(".dir"):
+            todo |= {own["md5"]: f"{path}/{own['relpath']}" for own in json.loads(file.read_bytes())}
+    return settle("cache", failures, f"{found} outputs and parts of them in DVC's cache are what dvc.lock names")
+
+
+def _cache_folder(root: Path) -> Path:
+    """As DVC's configuration says, read without DVC, which takes two seconds to import."""
+    config = configparser.ConfigParser(interpolation=None)
+    try:
+        config.read([root / ".dvc/config", root / ".dvc/config.local"])
+    except configparser.Error as error:
+        raise PipelineError(f"{root}/.dvc/config cannot be read ({error}); correct it with `dvc config`") from error
+    return root / ".dvc" / config.get("cache", "dir", fallback="cache").strip("\"'")
 
 
 def sample_stages(bundle: Bundle, number: int, rng: np.random.Generator) -> list[str]:
@@ -78,14 +124,12 @@ def _copy(commit: str, root: Path, scratch: Path, groups: ProcessGroups, log: Ca
             raise PipelineError(f"`{' '.join(command[:4])}` failed in {where}: {' '.join(ended.tail[-3:])}")
         return ended.tail[-1].strip() if ended.tail else ""
 
-    dvc = (sys.executable, "-m", "dvc")
     top, prefix = run(root, "git", "rev-parse", "--show-toplevel"), run(root, "git", "rev-parse", "--show-prefix")
     run(scratch, "git", "clone", "--quiet", "--shared", "--no-checkout", top, "copy")
     run(scratch / "copy", "git", "checkout", "--quiet", "--detach", commit)
     copy = scratch / "copy" / prefix
-    cache = run(root, *dvc, "cache", "dir")
     # "copy", because a link would let the stage write into the cache
-    write_text(copy / ".dvc/config.local", f'[cache]\n    dir = "{cache}"\n    type = copy\n')
+    write_text(copy / ".dvc/config.local", f'[cache]\n    dir = "{_cache_folder(root).resolve()}"\n    type = copy\n')
     return copy
 
 

@@ -7,7 +7,8 @@ from dualmind.lineage.bundle import Bundle
 from dualmind.lineage.checks import Check
 from dualmind.lineage.keys import SigningKey
 from dualmind.lineage.record import Machine
-from tasks.audit import reexecute, sample_stages
+from dualmind.storage import md5_file
+from tasks.audit import check_cache, reexecute, sample_stages
 from tests.lineage.project import MACHINE, REPOSITORY, TIME, commit, dvc, release
 
 
@@ -68,6 +69,23 @@ def test_a_budget_that_is_used_up_and_lost_inputs_are_no_pass(project: Path) -> 
     assert not check.ok
     assert "not in the cache" in check.reason
     assert "dvc fetch" in check.remedy
+
+
+def test_a_data_set_that_was_changed_in_the_cache_is_found_and_another_cache_is_read(project: Path) -> None:
+    bundle = Bundle.open(project / "releases/r1")
+    assert [own.ok for own in check_cache(bundle, project)] == [True]
+    data, weights = project / "artifacts/prepare/decisions.parquet", "artifacts/distill/system1/model.safetensors"
+    for path in (data, project / weights):
+        md5 = md5_file(path)
+        file = project / ".dvc/cache/files/md5" / md5[:2] / md5[2:]
+        file.chmod(0o644)
+        file.write_bytes(b"other")
+    failures = check_cache(bundle, project)
+    assert {own.subject for own in failures} == {"artifacts/prepare/decisions.parquet", weights}
+    (project / ".dvc/cache").rename(project.parent / "cache")
+    assert check_cache(bundle, project)[0].reason.startswith("0 outputs")
+    dvc(project, "cache", "dir", "--local", str(project.parent / "cache"))
+    assert len(check_cache(bundle, project)) == 2
 
 
 def test_cheap_stages_are_drawn_more_often_and_each_once(project: Path) -> None:
