@@ -18,14 +18,9 @@ from dualmind.lineage.checks import Check, failed, passed, settle
 from dualmind.lineage.content import is_inside
 from dualmind.lineage.lockfile import StageRecord
 from dualmind.lineage.record import Machine
-<<<<<<< HEAD
-from dualmind.storage import write_text
+from dualmind.storage import md5_file, write_text
 from tasks.dvc import reproduce, run_program
 from tasks.programs import ProcessGroups
-=======
-from dualmind.storage import md5_file, write_text
-from tasks.dvc import reproduce, run_streamed
->>>>>>> 78e160c0427a540622fbeb420887b057bd558140
 
 _MD5 = re.compile(r"[0-9a-f]{32}(\.dir)?")
 _PREPARE_LIMIT_S = 600.0  # for git or DVC to fetch what a stage reads

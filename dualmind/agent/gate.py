@@ -120,7 +120,10 @@ class Gate:
 
     def probabilities(self, log_probabilities: Floats, domains: Sequence[str]) -> Floats:
         """System 1's probabilities of its answers, at the temperature of each domain (N,)."""
-        return np.exp(log_probabilities / np.array([self.file.temperatures.get(domain, 1.0) for domain in domains]))
+        found: Floats = np.exp(
+            log_probabilities / np.array([self.file.temperatures.get(domain, 1.0) for domain in domains])
+        )
+        return found
 
 
 def fit_scores(

@@ -70,7 +70,8 @@ class Clusters:
         nearest = squared.argmin(1)
         away = np.sqrt(np.maximum(squared[np.arange(len(embeddings)), nearest], 0.0))
         rank = np.array([np.searchsorted(self.distances[k], d) for k, d in zip(nearest, away, strict=True)])
-        return np.minimum(rank, 100) / 100 * self.errors[nearest]
+        found: Floats = np.minimum(rank, 100) / 100 * self.errors[nearest]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,8 @@ class ValueHead:
 
     def value(self, embeddings: Floats) -> Floats:
         """Predicted success: (N, D) to (N,)."""
-        return np.tanh(embeddings @ self.inner.T + self.bias) @ self.outer + self.offset
+        found: Floats = np.tanh(embeddings @ self.inner.T + self.bias) @ self.outer + self.offset
+        return found
 
     def curvature(self, embeddings: Floats) -> Floats:
         """Second derivative along the gradient's direction, g'Hg / g'g: (N, D) to (N,).
@@ -120,7 +122,8 @@ class ValueHead:
         along = gradient @ self.inner.T  # (N, M)
         squared = (gradient**2).sum(1)
         bend = (-2 * t * slope * along**2).sum(1)
-        return np.divide(bend, squared, out=np.zeros_like(bend), where=squared > 1e-12)
+        found: Floats = np.divide(bend, squared, out=np.zeros_like(bend), where=squared > 1e-12)
+        return found
 
 
 def second_difference(values: Sequence[float]) -> float:

@@ -123,7 +123,7 @@ class Levels(nn.Module):
                 run = self._join(run, self._reason(run[0], states, bias, max_steps, early_stop), again)
                 validity = self._verify(run[0], run[1], states, bias)
         slots, conclusions, halts, steps = run
-        memory = torch.cat((states, slots), 1)
+        memory = torch.cat((states, self.norm(slots)), 1)  # the decoder reads normalised states
         ones = mask.new_ones(len(mask), slots.shape[1])
         return Thought(memory, torch.cat((mask, ones), 1), conclusions, halts, validity, steps)
 

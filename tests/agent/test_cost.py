@@ -19,7 +19,9 @@ CONFIG = ReasonerConfig(
 @pytest.fixture(scope="module")
 def model() -> ReasonerForConditionalGeneration:
     torch.manual_seed(0)
-    return ReasonerForConditionalGeneration(CONFIG).eval().requires_grad_(False)
+    reasoner = ReasonerForConditionalGeneration(CONFIG)
+    reasoner.eval().requires_grad_(requires_grad=False)
+    return reasoner
 
 
 def counted(call: object) -> int:

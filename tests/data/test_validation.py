@@ -183,7 +183,7 @@ def test_a_missing_file_is_refused_with_the_stage_that_makes_it(tmp_path: Path) 
 def test_a_failure_takes_the_older_receipt_away(dataset: ValidatedDataset) -> None:
     stricter = PARAMS.model_copy(update={"min_decisions": 1000})
     with pytest.raises(ValidationFailed, match="found 6"):
-        validate(dataset.path, "decisions", stricter, dataset.receipt)
+        validate(dataset.path, "household decisions", stricter, dataset.receipt)
     assert list(dataset.receipt.parent.iterdir()) == []
 
 

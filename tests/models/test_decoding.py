@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,14 @@ from dualmind.models.encoder_decoder import CompactForConditionalGeneration
 from dualmind.models.reasoner import ReasonerForConditionalGeneration
 
 LIMIT, VOCAB, END = 9, 24, 2
-SIZES = {"vocab_size": VOCAB, "d_model": 32, "d_ff": 64, "num_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "d_model": 32,
+    "d_ff": 64,
+    "num_heads": 4,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+}
 
 
 @pytest.fixture(params=["compact", "reasoner"])

@@ -6,7 +6,8 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
 from dualmind.models.config import CompactConfig
-from dualmind.models.encoder_decoder import CompactForConditionalGeneration, attend, hide, rotate
+from dualmind.models.encoder_decoder import CompactForConditionalGeneration
+from dualmind.models.layers import attend, hide, rotate
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM
@@ -7,13 +9,13 @@ from dualmind.models.experts import MixtureOfExperts, routings
 from dualmind.models.levels import Levels
 from dualmind.models.reasoner import ReasonerForConditionalGeneration
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "vocab_size": 60, "d_model": 32, "d_ff": 48, "num_heads": 4, "encoder_layers": 2, "decoder_layers": 2,
     "num_experts": 3, "num_slots": 3, "reasoning_steps": 5,
 }  # fmt: skip
 
 
-def model(**changes: object) -> ReasonerForConditionalGeneration:
+def model(**changes: Any) -> ReasonerForConditionalGeneration:
     torch.manual_seed(0)
     return ReasonerForConditionalGeneration(ReasonerConfig(**{**SIZES, **changes})).eval()
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dualmind.agent.drift import ScoreDrift
 from dualmind.errors import DataError
-from dualmind.models.drift import ScoreDrift
 
 
 def test_moments_and_the_kolmogorov_smirnov_test_are_right() -> None:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dualmind.domains.reasoning.domain import as_prompt
-from dualmind.models.stepwise import (
+from dualmind.agent.stepwise import (
     Candidate,
     Chain,
     FunctionScorer,
@@ -17,6 +16,7 @@ from dualmind.models.stepwise import (
     think,
     whole_chains,
 )
+from dualmind.domains.reasoning.domain import as_prompt
 from dualmind.models.system2 import ReasonerParams, System2
 from dualmind.symbolic.checker import ReasoningChecker
 
