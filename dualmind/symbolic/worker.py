@@ -16,7 +16,6 @@ import z3
 
 from dualmind.errors import SymbolicError
 from dualmind.symbolic.grammar import (
-    MAX_LENGTH,
     Algebra,
     Formula,
     Name,
@@ -27,8 +26,8 @@ from dualmind.symbolic.grammar import (
     Solve,
     Truth,
     Valid,
-    parse,
 )
+from dualmind.symbolic.parser import MAX_LENGTH, parse
 
 READY = "ready"
 # one call of each kind loads what SymPy and Z3 load late, so that the first call is as fast as the next
