@@ -9,8 +9,19 @@
     │   ├── ValidationFailed   a data set that did not pass its gate
     │   └── ReceiptMismatch    bytes other than those that were validated
     ├── CheckpointError        a checkpoint that is incomplete, unsafe or of other shapes
+    ├── GateError              a gate that cannot be fitted, is damaged or belongs to other weights
+    ├── RequestError           a request that an agent cannot take
+    ├── CalibrationError       a threshold that cannot be proven, read or used
+    │   ├── NoValidThreshold   none that passes at this alpha, delta and number of labels
+    │   └── ThresholdMismatch  a threshold of other weights or of another gate
+    ├── TrafficError           a log of decisions that cannot be read or written to
     ├── StorageError           a file that could not be written in full
-    └── PipelineError          a stage that failed, a busy lock, a graph that cannot be read
+    ├── PipelineError          a stage that failed, a busy lock, a graph that cannot be read
+    └── LineageError           a release that cannot be made, read or followed back
+        ├── SigningKeyError    a key that is missing, expired, or no key
+        ├── LedgerError        a ledger that was changed, or is being written by another process
+        ├── BundleError        a release folder that is incomplete, unsafe or too large
+        └── HistoryError       a git history that is missing, shallow, or cannot be read
 
 ``ValueError`` is among the bases because a caller who catches it catches what a user can cause;
 our own mistakes are assertions.
@@ -53,9 +64,53 @@ class CheckpointError(DualmindError):
     """A checkpoint is incomplete, unsafe to load, or has other shapes than its config."""
 
 
+class GateError(DualmindError):
+    """A gate cannot be fitted, is damaged, or belongs to other weights."""
+
+
+class RequestError(DualmindError):
+    """A request is empty, too long or of an unknown form."""
+
+
+class CalibrationError(DualmindError):
+    """A threshold cannot be proven, read or used."""
+
+
+class NoValidThreshold(CalibrationError):
+    """No threshold passes at this alpha, delta and number of labels; the one that serves stays."""
+
+
+class ThresholdMismatch(CalibrationError):
+    """A threshold belongs to other weights or to another gate."""
+
+
+class TrafficError(DualmindError):
+    """A log of decisions cannot be read, or a record does not belong into it."""
+
+
 class StorageError(DualmindError):
     """A file could not be written in full; what was there before is unchanged."""
 
 
 class PipelineError(DualmindError):
     """A pipeline stage failed, its lock is busy, or the graph cannot be read."""
+
+
+class LineageError(DualmindError):
+    """A release cannot be made, read or followed back to what it was made from."""
+
+
+class SigningKeyError(LineageError):
+    """A key is missing, has expired, or is no key that can sign."""
+
+
+class LedgerError(LineageError):
+    """A ledger was changed by other means than appending, or another process is writing to it."""
+
+
+class BundleError(LineageError):
+    """A release folder is incomplete, unsafe to read, too large, or exists already."""
+
+
+class HistoryError(LineageError):
+    """The git history is missing, shallow or cannot be read."""

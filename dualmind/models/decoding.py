@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dualmind.models.encoder_decoder import CompactForConditionalGeneration, DecoderLayer, cover, hide
+from dualmind.models.encoder_decoder import CompactForConditionalGeneration, DecoderLayer
+from dualmind.models.layers import cover, hide
 
 
 @dataclass(frozen=True, slots=True)

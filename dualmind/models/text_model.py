@@ -118,15 +118,34 @@ class TextModel:
         Raises:
             CheckpointError: a stop word is several tokens of a published model.
         """
-        rows = self.prompt_ids(prompts)
-        ids, mask = pad_rows(rows, self.pad_id)
+        ids, mask = pad_rows(self.prompt_ids(prompts), self.pad_id)
         ids, mask = ids.to(self.model.device), mask.to(self.model.device)
         if not isinstance(self.model, CompactForConditionalGeneration):
             return self._generate(ids, mask, max_words, copies, prefix, stop, temperature)
+        return self.write_from(
+            self._memory(ids, mask, max_steps), ids, mask, max_words=max_words, copies=copies, prefix=prefix,
+            stop=stop, temperature=temperature, generator=generator,
+        )  # fmt: skip
+
+    def write_from(
+        self,
+        memory: Tensor,
+        ids: Tensor,
+        mask: Tensor,
+        *,
+        max_words: int,
+        copies: int = 1,
+        prefix: str = "",
+        stop: Sequence[str] = (),
+        temperature: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> list[list[Written]]:
+        """:meth:`write` where the prompts (B, L) were read before: ``memory`` (B, M, D) is what the decoder reads."""
+        if not isinstance(self.model, CompactForConditionalGeneration):
+            return self._generate(ids, mask, max_words, copies, prefix, stop, temperature)
         return decoding.write(
-            self.model, self._memory(ids, mask, max_steps), mask, max_words=max_words, copies=copies,
-            prefix=self.command_ids([prefix])[0], stop=self._stop_ids(stop), temperature=temperature,
-            generator=generator,
+            self.model, memory, mask, max_words=max_words, copies=copies, prefix=self.command_ids([prefix])[0],
+            stop=self._stop_ids(stop), temperature=temperature, generator=generator,
         )  # fmt: skip
 
     def text(self, written: Written) -> str:

@@ -1,0 +1,199 @@
+"""The audit: can a release be trusted, what served when, what does a data set affect?
+
+    python -m flows.audit r3                          # verify one release; "all" for every one
+    python -m flows.audit all --at 2026-03-03         # and say what served then
+    python -m flows.audit r3 --affected-by artifacts/prepare/household/decisions.parquet   # a path or a digest
+    python -m flows.audit r3 --reexecute 2            # and run two stages again, the cheap ones more often
+
+Exit code 0: all is well; 1: something is not, or cannot be answered. Each release's answers go to
+``artifacts/audit/<release>.json`` and ``.html``. Neither Prefect nor torch is imported, so that it starts at once.
+"""
+
+import argparse
+import secrets
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from dualmind.errors import DualmindError, LineageError
+from dualmind.lineage.bundle import Bundle
+from dualmind.lineage.content import check_name
+from dualmind.lineage.graph import Affected, Releases, served_at
+from dualmind.lineage.integrity import Trusted
+from dualmind.lineage.ledger import Ledger
+from dualmind.lineage.page import render_audit
+from dualmind.lineage.record import Machine
+from dualmind.lineage.times import parse_time
+from dualmind.lineage.verify import Verdict, verify_release
+from dualmind.storage import write_json, write_text
+from stages.params import load_params
+from stages.release import LEDGER, ReleaseParams
+from tasks.audit import reexecute, sample_stages
+
+OUT = Path("artifacts/audit")
+
+
+class AuditParams(BaseModel):
+    """How far an audit goes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    minutes: Annotated[float, Field(gt=0)]  # for all stages that one release's audit runs again
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """All answers."""
+
+    verdicts: tuple[Verdict, ...]
+    notes: tuple[str, ...]  # what served, what is affected
+    affected: tuple[Affected, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every release that was asked for passes."""
+        return all(verdict.ok for verdict in self.verdicts)
+
+
+def audit(
+    release: str, root: Path, params: ReleaseParams, *, at: str, affected_by: str, again: int, minutes: float
+) -> Audit:  # fmt: skip
+    """Verify one release or all, and write the answers below ``artifacts/audit``.
+
+    Args:
+        release: its name, or ``all``.
+        root: the project's folder.
+        params: where releases and trusted keys lie.
+        at: a time, to say what served then; "" for none.
+        affected_by: path or digest of a data set, to say what descends from it; "" for none.
+        again: number of stages that are run again.
+        minutes: for those.
+
+    Raises:
+        DualmindError: there is no release of that name, or a time, the ledger or a key cannot be read.
+    """
+    folder = root / params.folder
+    ledger = Ledger.read(folder / LEDGER)
+    trusted = [Trusted.read(path) for path in sorted((root / params.keys).glob("*.pub"))]
+    names = _names(release, folder)
+    notes = [_serving_note(ledger, folder, at)] if at else []
+    affected = _affected(folder, affected_by, notes) if affected_by else []
+    verdicts = []
+    for name in names:
+        verdict = verify_release(folder / name, root, ledger=ledger, trusted=trusted)
+        try:
+            bundle = Bundle.open(folder / name)
+        except LineageError:
+            bundle = None  # the verdict says why
+        if again and bundle is not None:
+            verdict = _run_again(verdict, bundle, root, again, minutes)
+        _write(verdict, bundle, root, notes, affected)
+        verdicts.append(verdict)
+    return Audit(tuple(verdicts), tuple(notes), tuple(affected))
+
+
+def _names(release: str, folder: Path) -> list[str]:
+    there = sorted(p.name for p in folder.glob("*") if p.is_dir() and not p.name.startswith("."))
+    if release == "all":
+        if not there:
+            raise LineageError(f"there are no releases in {folder}; make one with `python -m stages.release`")
+        return there
+    if check_name(release) not in there:
+        raise LineageError(f"there is no release {release!r} in {folder}; there are {', '.join(there) or 'none'}")
+    return [release]
+
+
+def _serving_note(ledger: Ledger, folder: Path, at: str) -> str:
+    serving, path = served_at(ledger, folder, parse_time(at))
+    if serving.entry is None:
+        return f"At {at} nothing served: nothing had been promoted yet."
+    entry = serving.entry
+    where = "" if path is not None else "; its folder is not here"
+    doubt = f" Doubt: {serving.doubt}." if serving.doubt else ""
+    return (
+        f"At {at} release {entry.what.name} served: entry {entry.sequence}, {entry.kind} by {entry.who} at "
+        f"{entry.time}, because: {entry.why}{where}.{doubt}"
+    )
+
+
+def _affected(folder: Path, what: str, notes: list[str]) -> list[Affected]:
+    releases = Releases.read(folder)
+    notes += [f"Release {name} could not be searched: {reason}" for name, reason in releases.broken.items()]
+    affected = releases.affected_by(what)
+    names = sorted({own.release for own in affected})
+    notes.append(f"{what} affects {', '.join(names) if names else 'no release'}.")
+    return affected
+
+
+def _run_again(verdict: Verdict, bundle: Bundle, root: Path, number: int, minutes: float) -> Verdict:
+    if not verdict.ok:  # code of a release that cannot be trusted is not run
+        print("no stage is run again: the release does not pass, and its code cannot be trusted", file=sys.stderr)
+        return verdict
+    names = sample_stages(bundle, number, np.random.default_rng(secrets.randbits(64)))  # nobody can foresee the sample
+    print(f"running again: {', '.join(names)}", flush=True)
+    checks = reexecute(bundle, root, names, minutes=minutes, here=Machine.here(), log=lambda line: print(f"  {line}"))
+    return verdict.model_copy(update={"checks": (*verdict.checks, *checks)})
+
+
+def _write(
+    verdict: Verdict, bundle: Bundle | None, root: Path, notes: Sequence[str], affected: Sequence[Affected]
+) -> None:  # fmt: skip
+    content = {
+        "release": verdict.release,
+        "ok": verdict.ok,
+        "checks": [check.model_dump() for check in verdict.checks],
+        "notes": list(notes),
+        "affected": [
+            {
+                "release": own.release,
+                "by": {"path": own.source.path, "md5": own.source.md5},
+                "contents": [{"path": child.path, "md5": child.md5} for child in own.contents],
+            }
+            for own in affected
+        ],
+    }
+    write_json(root / OUT / f"{verdict.release}.json", content)
+    write_text(root / OUT / f"{verdict.release}.html", render_audit(verdict, bundle, notes, affected))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; 0 if every release that was asked for passes, 1 if one does not."""
+    parser = argparse.ArgumentParser(prog="python -m flows.audit", description="Can a release be trusted?")
+    parser.add_argument("release", metavar="RELEASE", help='its name, or "all"')
+    parser.add_argument("--at", metavar="TIME", default="", help="say what served then (2026-03-03, or with a time)")
+    parser.add_argument(
+        "--affected-by", metavar="DATASET", default="", help="path or digest: say what descends from it"
+    )
+    parser.add_argument(
+        "--reexecute", metavar="N", type=int, default=0, help="run N stages again and compare the bytes"
+    )
+    given = parser.parse_args(arguments)
+    root = Path.cwd()
+    try:
+        params = load_params(ReleaseParams, "release")
+        minutes = load_params(AuditParams, "audit").minutes
+        done = audit(
+            given.release, root, params,
+            at=given.at, affected_by=given.affected_by, again=given.reexecute, minutes=minutes,
+        )  # fmt: skip
+    except DualmindError as error:
+        print(f"no audit: {error}", file=sys.stderr)
+        return 1
+    for note in done.notes:
+        print(note)
+    for verdict in done.verdicts:
+        word = "passes" if verdict.ok else "DOES NOT PASS"
+        print(f"release {verdict.release} {word}: {OUT / verdict.release}.html")
+        for own in verdict.failures:
+            print(f"  {own.name}: {own.reason}")
+            print(f"    expected {own.expected or '-'}, found {own.found or '-'}; {own.remedy}")
+    return 0 if done.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.audit import main
+from tests.lineage.project import PARAMS, REPOSITORY, commit, edit_json
+
+SECTIONS = """
+release: {name: r1, folder: releases, keys: keys, signer: release, why: test, promote: true}
+audit: {minutes: 5}
+"""
+HEAVY = {
+    "torch",
+    "transformers",
+    "datasets",
+    "evaluate",
+    "great_expectations",
+    "accelerate",
+    "prefect",
+    "dvc",
+    "cyclonedx",
+}
+
+
+@pytest.fixture
+def served(project: Path) -> Path:
+    """The project with the sections that the command reads; a later commit, as in life."""
+    (project / "params.yaml").write_text(PARAMS + SECTIONS)
+    commit(project, "sections")
+    return project
+
+
+def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-m", "flows.audit", *arguments]
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=600)
+
+
+def test_a_release_that_passes_exits_with_zero_and_writes_json_and_a_page(served: Path) -> None:
+    done = run(served, "r1", "--at", "2026-03-04", "--affected-by", "artifacts/prepare/decisions.parquet")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "At 2026-03-04 release r1 served: entry 2, promote by Ann" in done.stdout
+    assert "artifacts/prepare/decisions.parquet affects r1." in done.stdout
+    answers = json.loads((served / "artifacts/audit/r1.json").read_text())
+    assert answers["ok"]
+    assert {own["path"] for own in answers["affected"][0]["contents"]} >= {"artifacts/distill/system1"}
+    page = (served / "artifacts/audit/r1.html").read_text()
+    assert "<svg" in page
+    assert "✗" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert "<script" not in page
+
+
+def test_a_release_that_does_not_pass_exits_with_one_and_the_page_shows_where_and_why(served: Path) -> None:
+    edit_json(served / "releases/r1/files/artifacts/calibrate/gate.json", lambda own: own.update(weights=[9]))
+    done = run(served, "all", "--reexecute", "1")
+    assert done.returncode == 1
+    assert "bytes: files/artifacts/calibrate/gate.json was changed" in done.stdout
+    assert "its code cannot be trusted" in done.stderr
+    page = (served / "artifacts/audit/r1.html").read_text()
+    assert "✗ artifacts/calibrate/gate.json" in page
+    assert "✓ artifacts/distill/system1" in page
+    assert "restore the folder from a copy" in page
+
+
+def test_stages_are_run_again_from_the_command_line(served: Path) -> None:
+    done = run(served, "r1", "--reexecute", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    answers = json.loads((served / "artifacts/audit/r1.json").read_text())
+    assert [own["ok"] for own in answers["checks"] if own["name"] == "reexecute"] == [True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["r9"], "there is no release 'r9'"),
+        (["../x"], "names no release"),
+        (["r1", "--at", "yesterday"], "is no time"),
+        (["r1", "--at", "2026-03-03T12:00:00"], "has no zone"),
+    ],
+)
+def test_what_cannot_be_asked_is_a_clear_error(
+    served: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(served)
+    assert main(arguments) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_release_that_cannot_be_opened_has_a_page_too(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (served / "releases/r1/release.json").write_text("<script>alert(1)</script>")
+    monkeypatch.chdir(served)
+    assert main(["r1"]) == 1
+    page = (served / "artifacts/audit/r1.html").read_text()
+    assert "release.json was changed" in page
+    assert "<script" not in page
+
+
+def test_the_command_is_light() -> None:
+    code = "import sys, flows.audit; print(*{m.split('.')[0] for m in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert not HEAVY & set(done.stdout.split())
