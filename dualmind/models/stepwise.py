@@ -95,7 +95,7 @@ class StepScorer(Protocol):
 class LogProbabilityScorer:
     """Takes what System 2 thinks likeliest."""
 
-    def score(self, prompt: str, kept: Sequence[str], candidates: Sequence[Candidate]) -> list[float]:  # noqa: ARG002
+    def score(self, prompt: str, kept: Sequence[str], candidates: Sequence[Candidate]) -> list[float]:  # noqa: ARG002 - the interface
         """See :class:`StepScorer`."""
         return [candidate.log_probability for candidate in candidates]
 

@@ -219,7 +219,7 @@ def _said(truth: bool) -> str:
 
 
 def _words(value: sympy.Expr) -> str:
-    return " ".join("^" if token == "**" else token for token in _TOKEN.findall(sympy.sstr(value)))  # noqa: S105
+    return " ".join("^" if token == "**" else token for token in _TOKEN.findall(sympy.sstr(value)))  # noqa: S105 - no password
 
 
 def _short(text: str) -> str:

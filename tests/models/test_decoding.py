@@ -53,7 +53,7 @@ def memory(model: CompactForConditionalGeneration, prompt: tuple[Tensor, Tensor]
 def run(
     model: CompactForConditionalGeneration, prompt: tuple[Tensor, Tensor], **options: object
 ) -> list[list[Written]]:
-    return write(model, memory(model, prompt), prompt[1], max_words=LIMIT, **options)  # type: ignore[arg-type]
+    return write(model, memory(model, prompt), prompt[1], max_words=LIMIT, **options)  # type: ignore[arg-type]  # options of several types
 
 
 def generated(
