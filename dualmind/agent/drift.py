@@ -9,6 +9,7 @@ from scipy.stats import ks_2samp
 
 from dualmind.errors import DataError
 
+_EXACT_UP_TO = 1000  # scores on either side; above it the limit is as good and does not take minutes
 _MIN_SCORES = 8  # fewer cannot be told from any other distribution at the levels in use
 
 
@@ -51,7 +52,7 @@ class ScoreDrift:
             DataError: there are too few scores, or one is not a number.
         """
         now, then = _finite("scores", scores), self._reference
-        test = ks_2samp(now, then)
+        test = ks_2samp(now, then, method="exact" if max(len(now), len(then)) <= _EXACT_UP_TO else "asymp")
         shift, spread = float(now.mean() - then.mean()), float(then.std())
         ratio = float(now.var() / then.var()) if spread else 1.0 if not now.var() else float("inf")
         p_value = float(test.pvalue)

@@ -15,6 +15,7 @@ import torch
 from dualmind.domains.reasoning.question import MAX_HOPS, parse_output, write_output
 from dualmind.models.decoding import Written
 from dualmind.models.system2 import ANSWER
+from dualmind.symbolic.calls import CLOSE, SymbolicCalls
 from dualmind.symbolic.checker import Checker
 
 NUM_CANDIDATES = 5
@@ -94,7 +95,7 @@ class StepScorer(Protocol):
 class LogProbabilityScorer:
     """Takes what System 2 thinks likeliest."""
 
-    def score(self, prompt: str, kept: Sequence[str], candidates: Sequence[Candidate]) -> list[float]:  # noqa: ARG002
+    def score(self, prompt: str, kept: Sequence[str], candidates: Sequence[Candidate]) -> list[float]:  # noqa: ARG002 - the interface
         """See :class:`StepScorer`."""
         return [candidate.log_probability for candidate in candidates]
 
@@ -182,6 +183,25 @@ def think(
     ((written_answer,),) = writer.write([prompt], max_words=max_words, prefix=prefix)
     answer = parse_output(writer.text(written_answer))[1]
     return Chain(tuple(steps), answer, total + written_answer.log_probability, tuple(unsupported), tuple(scores))
+
+
+def write_with_calls(writer: Writer, prompt: str, calls: SymbolicCalls, *, max_words: int = 96) -> str:
+    """Write a text greedily; each ``[ expression ]`` in it is answered as soon as it is closed, and read on from there.
+
+    Args:
+        writer: writes.
+        prompt: what is asked.
+        calls: answers.
+        max_words: words at most, those of the answers counted; a last answer that does not fit is cut off.
+    """
+    text = ""
+    while len(text.split()) < max_words:
+        ((written,),) = writer.write([prompt], max_words=max_words, prefix=text, stop=(CLOSE,))
+        text = writer.text(written)
+        if written.stopped_by is None:
+            break
+        text = calls.complete(f"{text} {CLOSE}".strip())
+    return " ".join(text.split()[:max_words])
 
 
 def whole_chains(

@@ -108,6 +108,8 @@ def write(
             word = word.new_full(word.shape, prefix[position])
         else:
             word = _choose(log_probabilities, temperature, generator).masked_fill(done, end)
+            if position == max_words:  # a word beyond the limit is looked at for an end only
+                done = done | ~torch.isin(word, ends)
             said = log_probabilities.gather(1, word[:, None]).squeeze(1)
             total[open_rows] += said.masked_fill(done, 0.0)
             own = -(log_probabilities.exp() * log_probabilities).sum(-1) / math.log(vocab)

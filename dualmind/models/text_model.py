@@ -145,8 +145,7 @@ class TextModel:
             return self._generate(ids, mask, max_words, copies, prefix, stop, temperature)
         return decoding.write(
             self.model, memory, mask, max_words=max_words, copies=copies, prefix=self.command_ids([prefix])[0],
-            stop=self._stop_ids(stop), temperature=temperature,
-            generator=generator,
+            stop=self._stop_ids(stop), temperature=temperature, generator=generator,
         )  # fmt: skip
 
     def text(self, written: Written) -> str:
@@ -266,8 +265,10 @@ def _cut(
 ) -> Written:
     """What was given, and what stands before the first of ``ends``, whose first is the end and the rest stop words."""
     length = next((i for i, word in enumerate(ids) if word in ends), None)
-    if length is None:
-        return Written((*given, *ids), sum(log_probabilities), max(entropies), complete=False)
+    if length is None:  # the last word is beyond the limit: it was looked at for an end only
+        return Written(
+            (*given, *ids[:-1]), sum(log_probabilities[:-1]), max(entropies[:-1], default=0.0), complete=False
+        )
     said = slice(length + 1)  # the end too
     return Written(
         (*given, *ids[:length]), sum(log_probabilities[said]), max(entropies[said]), complete=True,

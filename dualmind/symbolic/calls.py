@@ -24,8 +24,9 @@ from typing import Self
 
 import dualmind
 from dualmind.errors import SymbolicError
-from dualmind.symbolic.grammar import parse
+from dualmind.symbolic.parser import parse
 
+CLOSE = "]"  # ends a call
 UNANSWERED = "?"  # the value of a call that was refused
 _CALL = re.compile(r"\[([^\[\]]*)\]")
 _ARROW = "->"

@@ -13,7 +13,8 @@ import z3
 
 from dualmind.domains.reasoning.families.words import ORDINALS
 from dualmind.errors import SymbolicError
-from dualmind.symbolic.grammar import Valid, parse
+from dualmind.symbolic.grammar import Valid
+from dualmind.symbolic.parser import parse
 from dualmind.symbolic.worker import formula
 
 _LIMIT_MS = 2_000  # of one check by Z3

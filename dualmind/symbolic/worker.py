@@ -16,7 +16,6 @@ import z3
 
 from dualmind.errors import SymbolicError
 from dualmind.symbolic.grammar import (
-    MAX_LENGTH,
     Algebra,
     Formula,
     Name,
@@ -27,8 +26,8 @@ from dualmind.symbolic.grammar import (
     Solve,
     Truth,
     Valid,
-    parse,
 )
+from dualmind.symbolic.parser import MAX_LENGTH, parse
 
 READY = "ready"
 # one call of each kind loads what SymPy and Z3 load late, so that the first call is as fast as the next
@@ -220,7 +219,7 @@ def _said(truth: bool) -> str:
 
 
 def _words(value: sympy.Expr) -> str:
-    return " ".join("^" if token == "**" else token for token in _TOKEN.findall(sympy.sstr(value)))  # noqa: S105
+    return " ".join("^" if token == "**" else token for token in _TOKEN.findall(sympy.sstr(value)))  # noqa: S105 - no password
 
 
 def _short(text: str) -> str:

@@ -53,7 +53,7 @@ def memory(model: CompactForConditionalGeneration, prompt: tuple[Tensor, Tensor]
 def run(
     model: CompactForConditionalGeneration, prompt: tuple[Tensor, Tensor], **options: object
 ) -> list[list[Written]]:
-    return write(model, memory(model, prompt), prompt[1], max_words=LIMIT, **options)  # type: ignore[arg-type]
+    return write(model, memory(model, prompt), prompt[1], max_words=LIMIT, **options)  # type: ignore[arg-type]  # options of several types
 
 
 def generated(
@@ -94,8 +94,6 @@ def test_log_probability_and_entropy_are_those_of_one_pass_without_a_cache(
     ids, mask = prompt
     for row, (own,) in enumerate(run(model, prompt, prefix=prefix, stop=frozenset({5, 6}))):
         said = [*own.ids, *([END if own.stopped_by is None else own.stopped_by] if own.complete else [])]
-        if not own.complete:  # the word after the limit counts, as it was looked at for an end
-            continue
         inputs = torch.tensor([[model.config.decoder_start_token_id, *said[:-1]]])
         with torch.inference_mode():
             logits = model(input_ids=ids[[row]], attention_mask=mask[[row]], decoder_input_ids=inputs).logits

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualmind.errors import SymbolicError
-from dualmind.symbolic import grammar
-from dualmind.symbolic.grammar import Connective, Name, Number, Operation, Simplify, Solve, Valid, parse
+from dualmind.symbolic import parser
+from dualmind.symbolic.grammar import Connective, Name, Number, Operation, Simplify, Solve, Valid
+from dualmind.symbolic.parser import parse
 
 
 def test_powers_bind_before_signs_before_products_before_sums() -> None:
@@ -69,7 +70,7 @@ def test_any_text_is_a_call_or_an_error(text: str) -> None:
 
 
 def test_the_limits_are_those_that_the_messages_state() -> None:
-    parse("9" * grammar.MAX_DIGITS)
-    parse(f"2 ^ {grammar.MAX_BITS}")
-    parse(f"x ^ {grammar.MAX_DEGREE}")
-    parse("(" * grammar.MAX_DEPTH + "1" + ")" * grammar.MAX_DEPTH)
+    parse("9" * parser.MAX_DIGITS)
+    parse(f"2 ^ {parser.MAX_BITS}")
+    parse(f"x ^ {parser.MAX_DEGREE}")
+    parse("(" * parser.MAX_DEPTH + "1" + ")" * parser.MAX_DEPTH)
