@@ -3,7 +3,7 @@
 # make test                  sets up and runs the tests; make test-slow runs the long ones
 # make check                 architecture, types and style
 # make bench / make report   measures the claims / draws all results on one page
-# make ui                    a local Prefect server with the training flow on it
+# make ui                    a local Prefect server with the training flow on it; PORT=4300 for another port
 PYTHON ?= python3
 VENV := .venv
 BIN := $(abspath $(VENV))/bin
@@ -29,9 +29,11 @@ $(READY): pyproject.toml constraints.txt
 ifdef PROFILE
 repro: $(READY)
 	python -m tasks.profile $(PROFILE) -- python -m dvc repro
+	@python -m tasks.profile $(PROFILE) -- python -m stages.report
 else
 repro: $(READY)
 	python -m dvc repro
+	@python -m stages.report  # DVC may have restored outputs, and wall times are in no cache
 	@echo "report: artifacts/evaluate/report.html"
 endif
 
@@ -54,7 +56,7 @@ report: $(READY)
 	python -m benchmarks.report
 
 ui: $(READY)
-	python -m flows.ui
+	python -m flows.ui $(PORT)
 
 pipeline: $(READY)  # the README's picture of the stage graph
 	python -m tasks.picture docs/pipeline.svg

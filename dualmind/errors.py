@@ -4,10 +4,17 @@
     ├── ParamsError            an unknown or missing key, or a value out of range, in a params file
     ├── GameError              a household game that cannot be read or played
     ├── QuestionError          a reasoning question that cannot be drawn, read or scored
+    ├── SymbolicError          an expression, formula or goal that cannot be read or takes too much to answer
     ├── DataError              a data set of the wrong form
     │   ├── ValidationFailed   a data set that did not pass its gate
     │   └── ReceiptMismatch    bytes other than those that were validated
     ├── CheckpointError        a checkpoint that is incomplete, unsafe or of other shapes
+    ├── GateError              a gate that cannot be fitted, is damaged or belongs to other weights
+    ├── RequestError           a request that an agent cannot take
+    ├── CalibrationError       a threshold that cannot be proven, read or used
+    │   ├── NoValidThreshold   none that passes at this alpha, delta and number of labels
+    │   └── ThresholdMismatch  a threshold of other weights or of another gate
+    ├── TrafficError           a log of decisions that cannot be read or written to
     ├── StorageError           a file that could not be written in full
     ├── PipelineError          a stage that failed, a busy lock, a graph that cannot be read
     └── LineageError           a release that cannot be made, read or followed back
@@ -37,6 +44,10 @@ class QuestionError(DualmindError):
     """A reasoning question cannot be drawn, read or scored."""
 
 
+class SymbolicError(DualmindError):
+    """An expression, formula or goal in words that cannot be read, or that takes too much to answer."""
+
+
 class DataError(DualmindError):
     """A data set does not have the expected form."""
 
@@ -51,6 +62,30 @@ class ReceiptMismatch(DataError):
 
 class CheckpointError(DualmindError):
     """A checkpoint is incomplete, unsafe to load, or has other shapes than its config."""
+
+
+class GateError(DualmindError):
+    """A gate cannot be fitted, is damaged, or belongs to other weights."""
+
+
+class RequestError(DualmindError):
+    """A request is empty, too long or of an unknown form."""
+
+
+class CalibrationError(DualmindError):
+    """A threshold cannot be proven, read or used."""
+
+
+class NoValidThreshold(CalibrationError):
+    """No threshold passes at this alpha, delta and number of labels; the one that serves stays."""
+
+
+class ThresholdMismatch(CalibrationError):
+    """A threshold belongs to other weights or to another gate."""
+
+
+class TrafficError(DualmindError):
+    """A log of decisions cannot be read, or a record does not belong into it."""
 
 
 class StorageError(DualmindError):

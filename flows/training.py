@@ -11,13 +11,21 @@ records, and every run holds the content hashes of what each stage read and made
 import argparse
 import json
 import os
+import signal
 import sys
+import threading
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, cast
 
-from dualmind.errors import PipelineError
-from tasks.dvc import StageRef
-from tasks.graph import read_graph, select
+import httpx
+import yaml
+
+from dualmind.errors import ParamsError, PipelineError
+from stages.params import load_params
+from tasks.dvc import StageRef, order_lock
+from tasks.graph import Stage, read_graph, select
+from tasks.programs import ProcessGroups
 
 # before Prefect is imported: it reads its settings then. What the user has set stays.
 for _key, _value in {
@@ -30,23 +38,25 @@ for _key, _value in {
 
 from prefect import flow, get_run_logger  # noqa: E402
 from prefect.artifacts import create_table_artifact  # noqa: E402
+from prefect.client.orchestration import get_client  # noqa: E402
+from prefect.exceptions import CancelledRun, TerminationSignal  # noqa: E402
 from prefect.futures import PrefectFuture  # noqa: E402
-from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
+from prefect.runtime import deployment, flow_run  # noqa: E402
+from prefect.server.api.server import SubprocessASGIServer  # noqa: E402
+from prefect.settings import get_current_settings  # noqa: E402
+from prefect.states import Cancelled  # noqa: E402
 
-from tasks.stage import run_stage  # noqa: E402
+from tasks.stage import FlowParams, run_stage  # noqa: E402
 
-STAGE_LIMIT_S = 6 * 3600.0  # a stage that takes longer than this on any profile is stuck
-
-
-_RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=2)
+_POLL_S = 5.0
 
 
-@flow(name="training", task_runner=_RUNNER, validate_parameters=False)  # type: ignore[arg-type]  # Prefect's own
-def training(root: Path, until: str | None = None, only: str | None = None) -> dict[str, StageRef]:
+@flow(name="training", validate_parameters=False)
+def training(root: Path | str, until: str | None = None, only: str | None = None) -> dict[str, StageRef]:
     """Run stages in the order of the graph; independent ones side by side.
 
     Args:
-        root: the project's folder.
+        root: the project's folder; a deployment gives it as text.
         until: run this stage and all it needs.
         only: run this stage alone.
 
@@ -55,21 +65,78 @@ def training(root: Path, until: str | None = None, only: str | None = None) -> d
 
     Raises:
         PipelineError: a stage failed; what depends on it does not run.
+        ParamsError: section ``flow`` of params.yaml does not fit.
     """
-    stages = select(read_graph(root), until=until, only=only)
+    root = Path(root).resolve()
+    params = load_params(FlowParams, "flow", root / "params.yaml")
+    graph = read_graph(root)
+    stages = select(graph, until=until, only=only)
     get_run_logger().info("stages: %s", ", ".join(stage.name for stage in stages))
+    groups = ProcessGroups(params.workers)
+    try:
+        futures = _submit(stages, root, groups, params)
+        refs = {name: _result(future) for name, future in futures.items()}
+    except Exception:
+        raise  # a stage failed; those beside it go on to their end
+    except BaseException as stop:  # Ctrl-C, SIGTERM, or Prefect cancels the run: no stage may outlive it
+        groups.stop()
+        if not isinstance(stop, KeyboardInterrupt | TerminationSignal | _CancelledInPrefect) or deployment.id:
+            raise  # a deployment's worker has sent the signal and records the outcome
+        return cast("dict[str, StageRef]", Cancelled(message=_describe(stop)))  # Prefect takes it as the run's state
+    if not order_lock(list(graph), root):
+        get_run_logger().warning(
+            "dvc.lock keeps the order in which stages ended, as another dvc is at work in %s", root
+        )
+    _record(stages, refs, root)
+    return refs
+
+
+class _CancelledInPrefect(BaseException):
+    """Somebody cancelled the run, on Prefect's pages say."""
+
+
+def _submit(
+    stages: list[Stage], root: Path, groups: ProcessGroups, params: FlowParams
+) -> dict[str, PrefectFuture[StageRef]]:
     futures: dict[str, PrefectFuture[StageRef]] = {}
     for stage in stages:
         parents = [futures[name] for name in stage.parents if name in futures]
         task = run_stage.with_options(name=stage.name)
         # Prefect hands the task what the futures hold, which its types do not say
-        futures[stage.name] = task.submit(stage.name, root, parents, timeout_s=STAGE_LIMIT_S)  # type: ignore[arg-type]  # see above
-    refs = {name: future.result() for name, future in futures.items()}
-    _record(refs, root)
-    return refs
+        futures[stage.name] = task.submit(stage.name, root, parents, groups=groups, params=params)  # type: ignore[arg-type]  # see above
+    return futures
 
 
-def _record(refs: dict[str, StageRef], root: Path) -> None:
+def _result(future: PrefectFuture[StageRef]) -> StageRef:
+    """What the task returned; looks every few seconds whether the run was cancelled, as nothing else tells us."""
+    while True:
+        try:
+            return future.result(timeout=_POLL_S)
+        except TimeoutError:
+            if _is_cancelled():
+                raise _CancelledInPrefect from None
+
+
+def _is_cancelled() -> bool:
+    try:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(flow_run.id).state
+    except httpx.HTTPError:
+        return False  # a server that does not answer now must not end hours of training
+    return state is not None and (state.is_cancelling() or state.is_cancelled())
+
+
+def _describe(stop: BaseException) -> str:
+    match stop:
+        case TerminationSignal():
+            return "stopped by SIGTERM"
+        case KeyboardInterrupt():
+            return "stopped by SIGINT"
+        case _:
+            return "cancelled in Prefect"
+
+
+def _record(stages: list[Stage], refs: dict[str, StageRef], root: Path) -> None:
     """Tables of what was made, and of the metrics, as artifacts of the run."""
     outs = [
         {"stage": ref.name, "output": out.path, "md5": out.md5, "bytes": out.size}
@@ -77,17 +144,17 @@ def _record(refs: dict[str, StageRef], root: Path) -> None:
         for out in ref.outs
     ]
     create_table_artifact(table=outs, key="stage-outputs", description="What each stage made, by content")
-    create_table_artifact(table=_metrics(refs, root), key="metrics", description="Metrics of all stages")
+    create_table_artifact(table=_metrics(stages, root), key="metrics", description="Metrics of all stages")
 
 
-def _metrics(refs: dict[str, StageRef], root: Path) -> list[dict[str, Any]]:
-    """Single numbers of the metrics files among the outputs."""
+def _metrics(stages: list[Stage], root: Path) -> list[dict[str, Any]]:
+    """Single numbers of the metrics files that dvc.yaml declares."""
     rows = []
-    for ref in refs.values():
-        for out in ref.outs:
-            if out.path.endswith(".json") and not out.path.startswith("artifacts/validate"):
-                content = json.loads((root / out.path).read_text(encoding="utf-8"))
-                rows += [{"stage": ref.name, "metric": k, "value": v} for k, v in _numbers(content)]
+    for stage in stages:
+        for path in stage.metrics:
+            text = (root / path).read_text(encoding="utf-8")
+            content = json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
+            rows += [{"stage": stage.name, "metric": k, "value": v} for k, v in _numbers(content)]
     return rows
 
 
@@ -98,7 +165,7 @@ def _numbers(value: Any, prefix: str = "") -> list[tuple[str, float]]:
 
 
 def main() -> int:
-    """Command line; 0 if all stages are up to date, 1 if one failed."""
+    """Command line; 0 if all stages are up to date, 1 if one failed, 128 + the signal's number if it was stopped."""
     parser = argparse.ArgumentParser(
         prog="python -m flows.training", description="Run the stages of dvc.yaml with Prefect."
     )
@@ -106,14 +173,45 @@ def main() -> int:
     group.add_argument("--until", metavar="STAGE", help="this stage and all it needs")
     group.add_argument("--only", metavar="STAGE", help="this stage alone")
     arguments = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _exit)
     try:
+        _start_server()
         refs = training(Path.cwd(), until=arguments.until, only=arguments.only)
-    except PipelineError as error:
+    except (ParamsError, PipelineError) as error:
         print(f"training failed: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except CancelledRun as error:
+        print(f"training was {error}; what is done is kept, run again to go on", file=sys.stderr)
+        return next((128 + number for number in (signal.SIGINT, signal.SIGTERM) if number.name in str(error)), 1)
     for ref in refs.values():
         print(f"{ref.name}: {', '.join(f'{out.path} {out.md5[:8]}' for out in ref.outs)}")
     return 0
+
+
+def _exit(number: int, _: FrameType | None) -> None:
+    """An orderly end, so that Prefect's temporary server, which an exit handler stops, is not left behind."""
+    raise SystemExit(128 + number)
+
+
+def _start_server() -> None:
+    """Start Prefect's temporary server, where no other is set, deaf to Ctrl-C.
+
+    A terminal sends Ctrl-C to it as well; it would be gone when the run's end is to be recorded. Programs inherit the
+    signals that the thread which starts them blocks.
+    """
+    if get_current_settings().api.url is not None:
+        return
+
+    def start() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        SubprocessASGIServer().start()
+
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    thread.join()
 
 
 if __name__ == "__main__":

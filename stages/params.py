@@ -1,8 +1,9 @@
 """Reads params.yaml into typed, frozen models. Nothing else in the project reads it."""
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
@@ -44,15 +45,15 @@ def load_params(model: type[M], section: str, path: Path = PARAMS) -> M:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        known = sorted(model.model_fields)
-        problems = "; ".join(_explain(section, problem, known) for problem in error.errors())
+        problems = "; ".join(_explain(section, problem, model) for problem in error.errors())
         raise ParamsError(f"{path}: {problems}") from error
 
 
-def _explain(section: str, problem: Any, known: list[str]) -> str:
+def _explain(section: str, problem: Any, model: type[BaseModel]) -> str:
     key = ".".join([section, *map(str, problem["loc"])])
     match problem["type"]:
         case "extra_forbidden":
+            known = sorted(_fields(model, problem["loc"][:-1]))
             near = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1)
             return f"unknown key {key}" + (
                 f"; did you mean {near[0]!r}?" if near else f"; known here: {', '.join(known)}"
@@ -61,6 +62,32 @@ def _explain(section: str, problem: Any, known: list[str]) -> str:
             return f"missing key {key}; add it"
         case _:
             return f"{key} = {problem['input']!r}: {problem['msg']}"
+
+
+def _fields(kind: Any, path: Sequence[Any]) -> set[str]:
+    """Names of the fields of the model at ``path`` within the type ``kind``.
+
+    pydantic's path names fields, places in a list and, in a union that a field tells apart, that field's value.
+    """
+    if get_args(kind):  # Annotated, a union, or a container: the models in it
+        chosen = [own for own in get_args(kind) if _has_tag(own, path[0])] if path else []
+        if chosen:
+            return _fields(chosen[0], path[1:])
+        inner = path[1:] if get_origin(kind) in {list, tuple, dict} else path
+        return set().union(*(_fields(own, inner) for own in get_args(kind)))
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return set()
+    if not path:
+        return set(kind.model_fields)
+    return _fields(kind.model_fields[path[0]].annotation, path[1:]) if path[0] in kind.model_fields else set()
+
+
+def _has_tag(kind: Any, tag: Any) -> bool:
+    return (
+        isinstance(kind, type)
+        and issubclass(kind, BaseModel)
+        and (kind.__name__ == tag or any(tag in get_args(field.annotation) for field in kind.model_fields.values()))
+    )
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):

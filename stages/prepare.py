@@ -78,7 +78,7 @@ class PrepareParams(BaseModel):
 
 
 def prepare_household(params: PrepareParams, household: HouseholdParams, out: Path) -> None:
-    """Write ``decisions.parquet``, ``problems.parquet``, ``prior.json`` and ``summary.json`` to ``out``.
+    """Write ``decisions.parquet``, ``problems.parquet`` and ``summary.json`` to ``out``.
 
     Raises:
         GameError: a game cannot be read, or the expert wins too few.
@@ -88,7 +88,6 @@ def prepare_household(params: PrepareParams, household: HouseholdParams, out: Pa
     domain = Household(games, prior)
     keys = {game.id: game.content_key() for game in games}
     _prepare(params, domain, keys, lambda p: (p.payload.task_type, p.payload.layout), out)
-    write_json(out / "prior.json", prior.to_dict())
 
 
 def prepare_reasoning(params: PrepareParams, reasoning: ReasoningParams, out: Path) -> None:

@@ -114,7 +114,9 @@ def lessons(params: PretrainParams, rows: Sequence[DecisionRow], system: TextMod
     luck = np.random.default_rng([seed, 3]).random(len(questions))
     if isinstance(params, System1Params):
         kept = luck < params.hard_share
-        pairs = [(row.prompt, row.target) for row, keep in zip(questions, kept, strict=True) if keep or row.hops <= EASY]
+        pairs = [
+            (row.prompt, row.target) for row, keep in zip(questions, kept, strict=True) if keep or row.hops <= EASY
+        ]
     else:
         pairs = [
             (row.prompt, f"{ANSWER} {row.target}" if short else row.rationale)

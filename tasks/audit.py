@@ -19,7 +19,8 @@ from dualmind.lineage.content import is_inside
 from dualmind.lineage.lockfile import StageRecord
 from dualmind.lineage.record import Machine
 from dualmind.storage import md5_file, write_text
-from tasks.dvc import reproduce, run_streamed
+from tasks.dvc import reproduce, run_program
+from tasks.programs import ProcessGroups
 
 _MD5 = re.compile(r"[0-9a-f]{32}(\.dir)?")
 _PREPARE_LIMIT_S = 600.0  # for git or DVC to fetch what a stage reads
@@ -94,9 +95,14 @@ def reexecute(
     """
     deadline = time.monotonic() + 60 * minutes
     scratch = Path(tempfile.mkdtemp(prefix="dualmind-audit-"))
+    groups = ProcessGroups(1)
     try:
-        copy = _copy(bundle.release.commit, root, scratch, log)
-        return [_again(stage, bundle, copy, deadline, here, log) for stage in bundle.lock.stages if stage.name in names]
+        copy = _copy(bundle.release.commit, root, scratch, groups, log)
+        return [
+            _again(stage, bundle, copy, deadline, here, groups, log)
+            for stage in bundle.lock.stages
+            if stage.name in names
+        ]
     except PipelineError as error:
         remedy = "run the audit in a full git clone of the project, with its DVC cache or remote"
         return [failed("reexecute", str(error), subject=name, remedy=remedy) for name in names]
@@ -104,14 +110,14 @@ def reexecute(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _copy(commit: str, root: Path, scratch: Path, log: Callable[[str], None]) -> Path:
+def _copy(commit: str, root: Path, scratch: Path, groups: ProcessGroups, log: Callable[[str], None]) -> Path:
     """A checkout of the commit that reads the project's DVC cache; returns the project's folder in it."""
 
     def run(where: Path, *command: str) -> str:
-        code, tail = run_streamed(list(command), where, timeout_s=_PREPARE_LIMIT_S, log=log)
-        if code:
-            raise PipelineError(f"`{' '.join(command[:4])}` failed in {where}: {' '.join(tail[-3:])}")
-        return tail[-1].strip() if tail else ""
+        ended = run_program(command, where, groups, timeout_s=_PREPARE_LIMIT_S, log=log)
+        if ended.code:
+            raise PipelineError(f"`{' '.join(command[:4])}` failed in {where}: {' '.join(ended.tail[-3:])}")
+        return ended.tail[-1].strip() if ended.tail else ""
 
     top, prefix = run(root, "git", "rev-parse", "--show-toplevel"), run(root, "git", "rev-parse", "--show-prefix")
     run(scratch, "git", "clone", "--quiet", "--shared", "--no-checkout", top, "copy")
@@ -123,15 +129,21 @@ def _copy(commit: str, root: Path, scratch: Path, log: Callable[[str], None]) ->
 
 
 def _again(
-    stage: StageRecord, bundle: Bundle, copy: Path, deadline: float, here: Machine, log: Callable[[str], None]
+    stage: StageRecord,
+    bundle: Bundle,
+    copy: Path,
+    deadline: float,
+    here: Machine,
+    groups: ProcessGroups,
+    log: Callable[[str], None],
 ) -> Check:
     left = deadline - time.monotonic()
     if left <= 0:
         reason = f"stage {stage.name} was not run again: the budget was used up"
         return failed("reexecute", reason, subject=stage.name, remedy="raise audit.minutes, or draw fewer stages")
     try:
-        _restore(stage, bundle, copy, log)
-        ref = reproduce(stage.name, copy, timeout_s=left, log=log, again=True)
+        _restore(stage, bundle, copy, groups, log)
+        ref = reproduce(stage.name, copy, groups, timeout_s=left, lock_wait_s=_PREPARE_LIMIT_S, log=log, again=True)
     except PipelineError as error:
         remedy = "see its output; if it was killed by the limit, raise audit.minutes; if inputs miss, run `dvc fetch`"
         return failed("reexecute", str(error)[:600], subject=stage.name, remedy=remedy)
@@ -146,7 +158,7 @@ def _again(
     return passed("reexecute", f"stage {stage.name} was run again and made the same bytes")
 
 
-def _restore(stage: StageRecord, bundle: Bundle, copy: Path, log: Callable[[str], None]) -> None:
+def _restore(stage: StageRecord, bundle: Bundle, copy: Path, groups: ProcessGroups, log: Callable[[str], None]) -> None:
     """Bring the outputs that a stage reads from the cache, or from the remote where the cache lacks them."""
     made = {own.path for dep in stage.deps if (own := bundle.lock.made_by(dep.path)) is not None}
     made |= {path for path in bundle.lock.outs for dep in stage.deps if path.startswith(f"{dep.path}/")}
@@ -155,11 +167,11 @@ def _restore(stage: StageRecord, bundle: Bundle, copy: Path, log: Callable[[str]
     if not made:
         return
     dvc = [sys.executable, "-m", "dvc", "--wait-for-lock"]
-    code, _ = run_streamed([*dvc, "checkout", "--force", *sorted(made)], copy, timeout_s=_PREPARE_LIMIT_S, log=log)
-    if code:
-        code, tail = run_streamed([*dvc, "pull", *sorted(made)], copy, timeout_s=_PREPARE_LIMIT_S, log=log)
-        if code:
-            raise PipelineError(f"inputs of stage {stage.name} are not in the cache: {' '.join(tail[-3:])}")
+    for command in ("checkout", "--force"), ("pull",):
+        ended = run_program([*dvc, *command, *sorted(made)], copy, groups, timeout_s=_PREPARE_LIMIT_S, log=log)
+        if not ended.code:
+            return
+    raise PipelineError(f"inputs of stage {stage.name} are not in the cache: {' '.join(ended.tail[-3:])}")
 
 
 def _explain(stage: StageRecord, bundle: Bundle, here: Machine) -> tuple[str, str]:

@@ -1,22 +1,25 @@
 """Runs stages through DVC and reads what it recorded. The only code that calls DVC."""
 
 import os
+import re
 import signal
-import subprocess
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import psutil
 import yaml
 
 from dualmind.errors import PipelineError
 from dualmind.lineage.lockfile import FileRef, file_refs
+from dualmind.storage import write_text
+from tasks.programs import Ended, Limit, ProcessGroups
 
+_REMEDY = "wait until it ends, or stop it, and run again"
 _AGAIN = {False: (), True: ("--force", "--no-commit")}
-_TAIL = 30  # lines of output that an error repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +44,23 @@ class StageRef:
 
 
 def reproduce(
-    name: str, root: Path, *, timeout_s: float, log: Callable[[str], None], again: bool = False
-) -> StageRef:  # fmt: skip
+    name: str,
+    root: Path,
+    groups: ProcessGroups,
+    *,
+    timeout_s: float,
+    lock_wait_s: float,
+    log: Callable[[str], None],
+    again: bool = False,
+) -> StageRef:
     """Bring one stage up to date, its parents being so already.
 
     Args:
         name: the stage, such as ``pretrain@system1``.
         root: the project's folder.
+        groups: runs the stage, and can kill it.
         timeout_s: seconds after which the stage and all it started are killed.
+        lock_wait_s: seconds after which it gives up waiting for another DVC at work in the folder.
         log: takes each line of output as it comes.
         again: run it even if nothing changed, and leave the cache as it is.
 
@@ -59,10 +71,39 @@ def reproduce(
         PipelineError: the stage failed, was killed or took too long, or another DVC holds the lock.
     """
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", *_AGAIN[again], name]
-    code, tail = run_streamed(command, root, timeout_s=timeout_s, log=log)
-    if code:
-        raise PipelineError(f"stage {name} failed ({_reason(code, tail, timeout_s)}):\n" + "\n".join(tail))
+    said = threading.Event()
+
+    def log_and_note(line: str) -> None:
+        said.set()
+        log(line)
+
+    def waits(pid: int) -> str | None:
+        """DVC says nothing until it has its lock."""
+        holder = _lock_holder(root)
+        if said.is_set() or holder is None or holder.pid == pid:
+            return None
+        return f"it waited {lock_wait_s:g} s for DVC's lock, which {_describe(holder)} holds; {_REMEDY}"
+
+    limits = [
+        Limit(lock_wait_s, waits),
+        Limit(timeout_s, lambda _: f"it ran longer than the limit of a stage, {timeout_s:g} s"),
+    ]
+    ended = groups.run(command, root, environment=_environment(), limits=limits, log=log_and_note)
+    if ended.code:
+        raise PipelineError(f"stage {name} failed ({_reason(ended)}):\n" + "\n".join(ended.tail))
     return read_lock(name, root)
+
+
+def run_program(
+    command: Sequence[str], root: Path, groups: ProcessGroups, *, timeout_s: float, log: Callable[[str], None]
+) -> Ended:
+    """Run git or DVC in ``root``, for so many seconds at most.
+
+    Raises:
+        PipelineError: the run was interrupted.
+    """
+    limit = Limit(timeout_s, lambda _: f"it ran longer than {timeout_s:g} s")
+    return groups.run(command, root, environment=_environment(), limits=[limit], log=log)
 
 
 def read_lock(name: str, root: Path) -> StageRef:
@@ -79,33 +120,38 @@ def read_lock(name: str, root: Path) -> StageRef:
         raise PipelineError(f"{path} does not record stage {name} ({error!r}); run `dvc repro {name}`") from error
 
 
-def run_streamed(
-    command: list[str], root: Path, *, timeout_s: float, log: Callable[[str], None]
-) -> tuple[int, list[str]]:
-    """Run a program in a process group of its own, passing its output on line by line.
+def order_lock(names: Sequence[str], root: Path) -> bool:
+    """Put the stages of dvc.lock in the order of ``names``; DVC appends new ones as they end.
+
+    Side by side they end now in one order, now in another, and the file is committed.
 
     Returns:
-        Its exit code (negative: the signal that ended it) and the last lines of its output.
+        Whether it is in order; not so if another DVC holds the lock.
+
+    Raises:
+        StorageError: the file could not be written.
     """
-    process = subprocess.Popen(
-        command, cwd=root, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", start_new_session=True,
-    )  # fmt: skip
-    timer = threading.Timer(timeout_s, _kill_group, [process.pid])
-    timer.start()
-    tail: deque[str] = deque(maxlen=_TAIL)
-    assert process.stdout is not None
+    path = root / "dvc.lock"
+    if _in_order(yaml.safe_load(path.read_text(encoding="utf-8")), names):
+        return True
+    from dvc.lock import LockError, make_lock
+    from dvc.utils.serialize import dumps_yaml, parse_yaml_for_update
+
     try:
-        for line in process.stdout:
-            tail.append(line.rstrip())
-            log(tail[-1])
-        return process.wait(), list(tail)
-    finally:
-        timer.cancel()
-        process.stdout.close()
-        if process.poll() is None:  # we are being interrupted: leave nothing running
-            _kill_group(process.pid)
-            process.wait()
+        with make_lock(str(root / ".dvc" / "tmp" / "lock")):
+            content = parse_yaml_for_update(path.read_text(encoding="utf-8"), str(path))
+            stages = content["stages"]
+            wanted = [name for name in names if name in stages] + [name for name in stages if name not in names]
+            content["stages"] = {name: stages[name] for name in wanted}
+            write_text(path, dumps_yaml(content))
+    except LockError:
+        return False
+    return True
+
+
+def _in_order(lock: Any, names: Sequence[str]) -> bool:
+    there = [name for name in lock["stages"] if name in names]
+    return there == [name for name in names if name in there]
 
 
 def _environment() -> dict[str, str]:
@@ -120,19 +166,29 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return  # it ended by itself meanwhile
-
-
-def _reason(code: int, tail: list[str], timeout_s: float) -> str:
-    text = "\n".join(tail)
-    if code == -signal.SIGKILL:
-        return f"killed; the limit is {timeout_s:.0f} s, and the machine may have run out of memory"
-    if "exited with -9" in text:
+def _reason(ended: Ended) -> str:
+    text = "\n".join(ended.tail)
+    if ended.reason is not None:
+        return ended.reason
+    if ended.code == -signal.SIGKILL or "exited with -9" in text:
         return "its process was killed by SIGKILL; the machine may have run out of memory"
     if "is busy" in text or "Unable to acquire lock" in text:
-        return "another dvc process is at work in this folder; wait until it ends, or stop it, and run again"
-    return f"exit code {code}"
+        blocker = re.search(r"\(PID (\d+)\): (.+)", text)  # DVC's own words
+        who = f", process {blocker[1]} ({blocker[2]})" if blocker else ""
+        return f"another dvc is at work in this folder{who}; {_REMEDY}"
+    return f"exit code {ended.code}"
+
+
+def _lock_holder(root: Path) -> psutil.Process | None:
+    """The process that wrote its pid into DVC's lock last, if it lives; none where DVC is set to use hard links."""
+    try:
+        return psutil.Process(int((root / ".dvc" / "tmp" / "lock").read_text(encoding="utf-8")))
+    except (OSError, ValueError, psutil.NoSuchProcess):
+        return None
+
+
+def _describe(process: psutil.Process) -> str:
+    try:
+        return f"process {process.pid} ({' '.join(process.cmdline())})"
+    except psutil.Error:
+        return f"process {process.pid}"

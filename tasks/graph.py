@@ -24,34 +24,46 @@ class Stage:
     name: str  # "prepare@household"
     description: str
     deps: tuple[str, ...]
-    outs: tuple[str, ...]
-    parents: tuple[str, ...]  # names of the stages whose outputs it reads, sorted
+    outs: tuple[str, ...]  # metrics and plots included
+    metrics: tuple[str, ...]
+    parents: tuple[str, ...]  # names of the stages whose outputs it reads, in the order of deps
 
 
 def read_graph(root: Path) -> dict[str, Stage]:
-    """Stages by name, parents before children.
+    """Stages by name, parents before children, in the order in which ``dvc repro`` runs them.
 
     Raises:
         PipelineError: dvc.yaml or params.yaml cannot be read, a reference is unknown, or stages form a cycle.
     """
     try:
-        declared: dict[str, Any] = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+        declared = list(yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))["stages"].items())
         params: dict[str, Any] = yaml.safe_load((root / "params.yaml").read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise PipelineError(
             f"{root}/dvc.yaml and params.yaml cannot be read ({error}); run from the project's folder"
         ) from error
-    resolved = {name: body for key, entry in declared.items() for name, body in _expand(key, entry, params)}
+    resolved = {name: body for key, entry in declared for name, body in _expand(key, entry, params)}
     makers = {out: name for name, body in resolved.items() for out in body["outs"]}
     stages = {
-        name: Stage(name, body["desc"], body["deps"], body["outs"], _parents(body["deps"], makers))
+        name: Stage(name, body["desc"], body["deps"], body["outs"], body["metrics"], _parents(body["deps"], makers))
         for name, body in resolved.items()
     }
     try:
-        order = list(TopologicalSorter({name: stage.parents for name, stage in stages.items()}).static_order())
+        TopologicalSorter({name: stage.parents for name, stage in stages.items()}).prepare()
     except CycleError as error:
         raise PipelineError(f"{root}/dvc.yaml: stages wait for each other: {' -> '.join(error.args[1])}") from error
-    return {name: stages[name] for name in order}
+    ordered: dict[str, Stage] = {}
+    for name in stages:
+        _visit(name, stages, ordered)
+    return ordered
+
+
+def _visit(name: str, stages: Mapping[str, Stage], ordered: dict[str, Stage]) -> None:
+    """Add a stage to ``ordered``, after all that it needs."""
+    if name not in ordered:
+        for parent in stages[name].parents:
+            _visit(parent, stages, ordered)
+        ordered[name] = stages[name]
 
 
 def select(graph: Mapping[str, Stage], *, until: str | None = None, only: str | None = None) -> list[Stage]:
@@ -74,18 +86,39 @@ def select(graph: Mapping[str, Stage], *, until: str | None = None, only: str | 
     return [stage for name, stage in graph.items() if name in wanted]
 
 
-def _expand(key: str, entry: dict[str, Any], params: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def _expand(key: str, entry: Any, params: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    if not isinstance(entry, dict):
+        raise PipelineError(f"dvc.yaml: stage {key} holds {entry!r}; give it cmd, deps and outs")
     if "foreach" not in entry:
         return [(key, _body(entry, params))]
-    return [(f"{key}@{item}", _body(entry["do"], {**params, "item": item})) for item in entry["foreach"]]
+    items, body = entry["foreach"], entry.get("do")
+    words = isinstance(items, list) and all(isinstance(item, str | int | float) for item in items)
+    if not words and not (isinstance(items, dict) and items):
+        raise PipelineError(f"dvc.yaml: foreach of stage {key} is {items!r}; make it a list of words, such as [a, b]")
+    if not isinstance(body, dict):
+        raise PipelineError(f"dvc.yaml: stage {key} has a foreach but its do is {body!r}; give it cmd, deps and outs")
+    if isinstance(items, dict):  # DVC resolves what an item holds before it fills in the stage
+        found = {name: _resolve_all(item, params) for name, item in items.items()}
+        return [(f"{key}@{n}", _body(body, {**params, "key": n, "item": item})) for n, item in found.items()]
+    return [(f"{key}@{item}", _body(body, {**params, "item": item})) for item in items]
+
+
+def _resolve_all(value: Any, params: dict[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _resolve_all(own, params) for key, own in value.items()}
+    return _resolve(value, params) if isinstance(value, str) else value
 
 
 def _body(entry: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    outs = [*entry.get("outs", ()), *entry.get("metrics", ()), *entry.get("plots", ())]
+    def paths(*keys: str) -> tuple[str, ...]:
+        listed = [path for key in keys for path in entry.get(key, ())]
+        return tuple(_resolve(next(iter(path)) if isinstance(path, dict) else path, values) for path in listed)
+
     return {
         "desc": entry.get("desc", ""),
-        "deps": tuple(_resolve(path, values) for path in entry.get("deps", ())),
-        "outs": tuple(_resolve(next(iter(out)) if isinstance(out, dict) else out, values) for out in outs),
+        "deps": paths("deps"),
+        "outs": paths("outs", "metrics", "plots"),
+        "metrics": paths("metrics"),
     }
 
 
@@ -103,10 +136,10 @@ def _resolve(text: str, values: dict[str, Any]) -> str:
 
 def _parents(deps: tuple[str, ...], makers: Mapping[str, str]) -> tuple[str, ...]:
     """Makers of what ``deps`` name, lie in or contain."""
-    found = set()
+    found: dict[str, None] = {}  # a set that keeps its order
     for dep in map(PurePosixPath, deps):
         for out, maker in makers.items():
             made = PurePosixPath(out)
             if dep == made or dep in made.parents or made in dep.parents:
-                found.add(maker)
-    return tuple(sorted(found))
+                found[maker] = None
+    return tuple(found)

@@ -3,12 +3,18 @@
 python -m tasks.profile quick -- python -m dvc repro
 """
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
 from dualmind.errors import ParamsError, PipelineError
+from dualmind.storage import write_text
+
+_MANIFEST = ".sources"  # in the copy: what was copied, so that what is deleted in the project is deleted there
 
 
 def make_copy(root: Path, profile: str) -> Path:
@@ -26,14 +32,16 @@ def make_copy(root: Path, profile: str) -> Path:
         raise ParamsError(f"there is no profile {profile!r} ({params} is missing); profiles are {known}")
     copy = root / ".profiles" / profile
     sources = _sources(root)
-    for old in _sources_of_copy(copy):
-        if old not in sources:
-            (copy / old).unlink()
+    copied = copy / _MANIFEST
+    before = copied.read_text(encoding="utf-8").splitlines() if copied.exists() else []
+    for old in sorted(set(before) - sources):
+        (copy / old).unlink(missing_ok=True)
+    write_text(copied, "".join(f"{source}\n" for source in sorted(sources)))
     for source in sources:
         target = copy / source
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(root / source, target)
-    shutil.copy2(params, copy / "params.yaml")
+    write_text(copy / "params.yaml", _params(params, root, copy, sources))
     dvc = copy / ".dvc"
     dvc.mkdir(exist_ok=True)
     (dvc / "config").write_text("[core]\n    analytics = false\n    no_scm = true\n", encoding="utf-8")
@@ -54,10 +62,20 @@ def _sources(root: Path) -> set[str]:
     }
 
 
-def _sources_of_copy(copy: Path) -> set[str]:
-    """Python files of the copy: one that was deleted in the project must not live on."""
-    folders = ("dualmind", "stages", "tasks", "flows")
-    return {p.relative_to(copy).as_posix() for folder in folders for p in (copy / folder).rglob("*.py")}
+def _params(path: Path, root: Path, copy: Path, sources: set[str]) -> str:
+    """Text of a params file for the copy: games that are not among the sources are named as seen from there."""
+    text = path.read_text(encoding="utf-8")
+    try:
+        content = yaml.safe_load(text)
+        games = content["household"]["games"]
+        inside = os.path.relpath(root / games, root)
+    except (yaml.YAMLError, KeyError, TypeError):
+        return text  # what is wrong with it is said where it is read, with the key's name
+    copied = inside == "." or any(source == inside or source.startswith(f"{inside}/") for source in sources)
+    if Path(games).is_absolute() or copied:
+        return text
+    content["household"]["games"] = os.path.relpath(root / games, copy)
+    return yaml.safe_dump(content, sort_keys=False)
 
 
 def main(arguments: list[str]) -> int:

@@ -5,37 +5,21 @@ from collections.abc import Sequence
 
 from dualmind.data.decisions import DecisionRow
 from dualmind.models.system1 import System1
-from dualmind.models.system2 import ANSWER, System2
+from dualmind.models.system2 import System2
 
-MAX_ANSWER_WORDS = 16
-MAX_RATIONALE_WORDS = 96
 _BATCH = 128
 
 
-def answers(system: System1 | System2, prompts: Sequence[str], *, direct: bool = False) -> list[str]:
-    """The answer to each prompt, without steps.
-
-    Args:
-        system: who answers; System 1 at once, System 2 after its steps.
-        prompts: what is asked.
-        direct: let System 2 answer without writing steps.
-    """
+def answers(system: System1 | System2, prompts: Sequence[str]) -> list[str]:
+    """The answer to each prompt: System 1's at once, System 2's after its steps."""
     found: list[str] = []
     for start in range(0, len(prompts), _BATCH):
         batch = prompts[start : start + _BATCH]
         if isinstance(system, System1):
-            written = system.write(batch, max_words=MAX_ANSWER_WORDS)
-        elif direct:
-            written = system.write(batch, max_words=MAX_ANSWER_WORDS, first=ANSWER)
+            found += [first.answer for first in system.answer(batch, [()] * len(batch))]
         else:
-            written = system.write(batch, max_words=MAX_RATIONALE_WORDS)
-        found += [answer_of(system.text(own[0])) for own in written]
+            found += [thinking.answer for thinking in system.answer(batch)]
     return found
-
-
-def answer_of(text: str) -> str:
-    """What stands after the last "=", or all where there is none."""
-    return text.rpartition(ANSWER)[2].strip()
 
 
 def share_right(system: System1 | System2, rows: Sequence[DecisionRow]) -> dict[str, float]:

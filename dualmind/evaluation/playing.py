@@ -1,14 +1,13 @@
 """Plays many games at once with one model: all open games of a batch are scored in one pass."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
 import torch
 
-from dualmind.domains.household.domain import HouseholdEpisode
 from dualmind.domains.household.game import Game
+from dualmind.domains.household.rollout import Outcome, Turn, roll
 from dualmind.progress import Progress
 
 Mode = Literal["greedy", "sampled"]
@@ -20,17 +19,6 @@ class CommandModel(Protocol):
     def score(self, prompts: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[torch.Tensor]:
         """Log-probabilities over each prompt's candidates: one tensor (num_candidates,) a prompt."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One game as it was played."""
-
-    game_id: str
-    task_type: str
-    success: bool
-    steps: int  # commands given, 1..max_steps
-    commands: tuple[str, ...]
 
 
 def play(
@@ -65,34 +53,24 @@ def play(
     for start in range(0, len(games), batch_size):
         batch = games[start : start + batch_size]
         luck = rng.random((len(batch), max_steps))  # (games, steps)
-        outcomes += _play_batch(model, batch, _chooser(mode), luck, max_steps)
+        outcomes += roll(batch, max_steps, _chooser_of(model, mode, luck))
         progress.update(len(outcomes), f"{np.mean([o.success for o in outcomes]):.1%} won")
     return outcomes
 
 
-def _play_batch(
-    model: CommandModel,
-    games: Sequence[Game],
-    choose: Callable[[torch.Tensor, float], int],
-    luck: "np.ndarray[tuple[int, int], np.dtype[np.float64]]",
-    max_steps: int,
-) -> list[Outcome]:
-    episodes = [HouseholdEpisode(game, max_steps) for game in games]
-    infos = {index: episode.reset()[1] for index, episode in enumerate(episodes)}
-    commands: list[list[str]] = [[] for _ in games]
-    won = [False] * len(games)
-    while infos:
-        scores = model.score([i["prompt"] for i in infos.values()], [i["candidates"] for i in infos.values()])
-        for (index, info), score in zip(list(infos.items()), scores, strict=True):
-            command = info["admissible_commands"][choose(score, luck[index, len(commands[index])])]
-            commands[index].append(command)
-            _, _, won[index], truncated, infos[index] = episodes[index].step(command)
-            if won[index] or truncated:
-                del infos[index]
-    return [
-        Outcome(game.id, game.task_type, success, len(given), tuple(given))
-        for game, success, given in zip(games, won, commands, strict=True)
-    ]
+def _chooser_of(
+    model: CommandModel, mode: Mode, luck: "np.ndarray[tuple[int, int], np.dtype[np.float64]]"
+) -> Callable[[list[Turn]], list[str]]:
+    pick = _chooser(mode)
+
+    def choose(turns: list[Turn]) -> list[str]:
+        scores = model.score([turn.prompt for turn in turns], [turn.candidates for turn in turns])
+        return [
+            turn.candidates[pick(score, luck[turn.index, len(turn.tried)])]
+            for turn, score in zip(turns, scores, strict=True)
+        ]
+
+    return choose
 
 
 def _chooser(mode: Mode) -> Callable[[torch.Tensor, float], int]:

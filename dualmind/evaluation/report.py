@@ -58,10 +58,12 @@ def render_report(
         receipts: of the data sets that it was trained and judged on.
     """
     return page(
-        "Household agent: evaluation of System 1",
-        "Games that were not used in training or in any choice. Intervals are 95 % Wilson intervals over games.",
+        "Fast and slow agent: evaluation",
+        "Games and questions that were not used in training or in any choice. Intervals are 95 % Wilson intervals.",
         [
             _headline(metrics, timing),
+            _pair(metrics["pair"]),
+            _calibration(metrics["calibration"]),
             _success(metrics["splits"]),
             *(_split_details(split, results) for split, results in metrics["splits"].items()),
             _training(training, data),
@@ -94,7 +96,53 @@ def _success(splits: Mapping[str, Any]) -> str:
         "<p class='soft'>Valid seen: new games in rooms of training. Valid unseen: games in other rooms. Greedy takes "
         "the best command, sampled draws from the distribution. In brackets: the number of games.</p>"
     )
-    return "<h2>Success</h2>" + _columns(bars(rows), note)
+    return "<h2>System 1 alone: success in games</h2>" + _columns(bars(rows), note)
+
+
+def _pair(pair: Mapping[str, Any]) -> str:
+    """Each system alone, the pair and the planner, with their price."""
+    sections = []
+    for domain, rows in pair.items():
+        shown = [
+            [
+                name,
+                f"{row['success_rate']:.1%}",
+                f"{row['low']:.1%} to {row['high']:.1%}",
+                f"{row['system2_share']:.1%}" if "system2_share" in row else "-",
+                f"{row['mean_flops'] / 1e6:,.1f}" if "mean_flops" in row else "-",
+            ]
+            for name, row in rows.items()
+        ]
+        header = ["who answers", "right", "95 % interval", "by System 2", "mean MFLOP a decision"]
+        sections.append(f"<h3>{escape(domain)}, unseen</h3>{table(header, shown, numbers=4)}")
+    curves = [
+        (name, [(float(hops), own["right"]) for hops, own in sorted(row["by_hops"].items(), key=_number)])
+        for name, row in pair["reasoning"].items()
+    ]
+    sections.append(f"<h3>Right by number of steps that a question needs</h3>{lines(curves, 'steps', 'share right')}")
+    return "<h2>The pair</h2>" + _columns(*sections)
+
+
+def _calibration(found: Mapping[str, Any]) -> str:
+    """What the threshold promises, and how far the stated probabilities can be believed."""
+    errors = found["expected_calibration_error"]
+    facts = [
+        ["threshold of the gate's score", f"{found['threshold']:.3f}"],
+        ["error of what System 1 answers, proven to be at most", f"{found['upper_bound']:.1%}"],
+        ["share that System 1 answers", f"{found['system1_share']:.1%}"],
+        *[[f"the same, {name}", f"{share:.1%}"] for name, share in found["share_by_domain"].items()],
+        ["expected calibration error of System 1's probability", f"{errors['raw']:.3f}"],
+        ["the same at the domain's temperature", f"{errors['temperature']:.3f}"],
+        ["the same of the gate's score", f"{errors['score']:.3f}"],
+    ]
+    curves = [
+        (name, [(row["stated"], row["right"]) for row in found["reliability"][key]])
+        for name, key in (("System 1's probability", "raw"), ("gate's score", "score"))
+    ]
+    return "<h2>The gate and its threshold</h2>" + _columns(
+        f"<h3>Proof</h3>{table(['measure', 'value'], facts, numbers=1)}",
+        f"<h3>Reliability</h3>{lines(curves, 'stated probability', 'share right')}",
+    )
 
 
 def _split_details(split: str, results: Mapping[str, Any]) -> str:
@@ -116,7 +164,8 @@ def _split_details(split: str, results: Mapping[str, Any]) -> str:
 
 
 def _training(training: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    curve = [(float(point["step"]), point["loss"]) for point in training["curve"]]
+    names = [name for name in ("score", "write") if name in training["curve"][-1]]
+    curves = [(name, [(float(point["step"]), point[name]) for point in training["curve"]]) for name in names]
     facts = [
         ["games demonstrated for training", f"{data['problems']['train']:,}"],
         ["environment steps in them", f"{data['environment_steps']:,}"],
@@ -125,7 +174,7 @@ def _training(training: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         ["loss on them, nats", f"{training['valid_loss']:.4f}"],
     ]
     return "<h2>Training</h2>" + _columns(
-        f"<h3>Loss</h3>{lines([('loss', curve)], 'optimiser steps', 'training loss, nats')}",
+        f"<h3>Loss</h3>{lines(curves, 'optimiser steps', 'training loss, nats')}",
         f"<h3>Data and fit</h3>{table(['measure', 'value'], facts, numbers=1)}",
     )
 

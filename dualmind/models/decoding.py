@@ -5,12 +5,14 @@ A test compares the two, word by word.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dualmind.models.encoder_decoder import CompactForConditionalGeneration, DecoderLayer, cover, hide
+from dualmind.models.encoder_decoder import CompactForConditionalGeneration, DecoderLayer
+from dualmind.models.layers import cover, hide
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +20,18 @@ class Written:
     """One text.
 
     Attributes:
-        ids: its words, without start and end.
-        log_probability: of the whole, in nats; of the end too, where there is one.
+        ids: its words, without start and end, those given beforehand included.
+        log_probability: of what was not given, in nats; of the end too, where there is one.
         entropy: of the least certain word, as a share of the largest possible, 0..1.
         complete: did it end by itself, not by the limit?
+        stopped_by: the stop word that ended it; None for the end and the limit.
     """
 
     ids: tuple[int, ...]
     log_probability: float
     entropy: float
     complete: bool
+    stopped_by: int | None = None
 
 
 class _Caches:
@@ -66,7 +70,8 @@ def write(
     *,
     max_words: int,
     copies: int = 1,
-    first: int | None = None,
+    prefix: Sequence[int] = (),
+    stop: frozenset[int] = frozenset(),
     temperature: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> list[list[Written]]:
@@ -76,18 +81,21 @@ def write(
         model: whose decoder writes.
         memory: what it reads (B, M, D).
         mask: 1 for what may be read (B, M or less).
-        max_words: words at most, the end not counted.
+        max_words: words at most, those given counted, the end not.
         copies: texts for each prompt; they differ only where they are sampled.
-        first: the first word, if it is given beforehand.
+        prefix: words given beforehand, the same for all; at most ``max_words``.
+        stop: words that end a text as the end does; those of ``prefix`` do not.
         temperature: 0 takes the likeliest word, else words are drawn from softmax(logits / temperature).
         generator: source of the draws.
 
     Returns:
         B lists of ``copies`` texts.
     """
+    assert len(prefix) <= max_words, f"{len(prefix)} words given, of {max_words} at most"
     rows = torch.arange(len(memory), device=memory.device).repeat_interleave(copies)  # (R,)
     caches = _Caches(model, memory, mask, rows, max_words + 1)
     end, vocab = model.config.eos_token_id, model.config.vocab_size
+    ends = torch.tensor(sorted({end, *stop}), device=memory.device)
     ids = memory.new_full((len(rows), max_words + 1), end, dtype=torch.long)
     total, entropy = memory.new_zeros(len(rows)), memory.new_zeros(len(rows))
     word = ids.new_full((len(rows),), model.config.decoder_start_token_id)
@@ -96,8 +104,8 @@ def write(
     for position in range(max_words + 1):
         x = caches.step(model.get_input_embeddings()(word)[:, None], position)
         log_probabilities = model.lm_head(model.norm(x[:, 0])).float().log_softmax(-1)  # (R, V)
-        if position == 0 and first is not None:
-            word = word.new_full(word.shape, first)
+        if position < len(prefix):
+            word = word.new_full(word.shape, prefix[position])
         else:
             word = _choose(log_probabilities, temperature, generator).masked_fill(done, end)
             said = log_probabilities.gather(1, word[:, None]).squeeze(1)
@@ -105,7 +113,7 @@ def write(
             own = -(log_probabilities.exp() * log_probabilities).sum(-1) / math.log(vocab)
             entropy[open_rows] = torch.maximum(entropy[open_rows], own.masked_fill(done, 0.0))
         ids[open_rows, position] = word
-        done = word == end
+        done = torch.isin(word, ends) if position >= len(prefix) else done
         if bool(done.all()):
             break
         if int(done.sum()) * 2 >= len(done):  # half of the rows have ended: go on without them
@@ -113,7 +121,7 @@ def write(
             caches.keep(keep)
             word, open_rows, done = word[keep], open_rows[keep], done[keep]
     texts = [
-        _written(own, end, float(log_probability), float(uncertain))
+        _written(own, len(prefix), {end, *stop}, end, float(log_probability), float(uncertain))
         for own, log_probability, uncertain in zip(ids.tolist(), total, entropy, strict=True)
     ]
     return [texts[i * copies : (i + 1) * copies] for i in range(len(memory))]
@@ -126,6 +134,12 @@ def _choose(log_probabilities: Tensor, temperature: float, generator: torch.Gene
     return torch.multinomial((log_probabilities / temperature).softmax(-1), 1, generator=generator).squeeze(1)
 
 
-def _written(ids: list[int], end: int, log_probability: float, entropy: float) -> Written:
-    complete = end in ids
-    return Written(tuple(ids[: ids.index(end)] if complete else ids[:-1]), log_probability, entropy, complete)
+def _written(
+    ids: list[int], num_given: int, ends: set[int], end: int, log_probability: float, entropy: float
+) -> Written:
+    """What stands before the first end that was not given; ``ids`` has one position more than the limit."""
+    length = next((i for i, word in enumerate(ids) if i >= num_given and word in ends), None)
+    if length is None:
+        return Written(tuple(ids[:-1]), log_probability, entropy, complete=False)
+    stopped_by = None if ids[length] == end else ids[length]
+    return Written(tuple(ids[:length]), log_probability, entropy, complete=True, stopped_by=stopped_by)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dualmind.models.config import ReasonerConfig
-from dualmind.models.encoder_decoder import CrossAttention, FeedForward, attend, hide
+from dualmind.models.layers import CrossAttention, FeedForward, attend, hide
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,15 @@ class SlotBlock(nn.Module):
         self.norm_read, self.norm_mix = nn.RMSNorm(config.d_model, 1e-6), nn.RMSNorm(config.d_model, 1e-6)
         self.norm_ff = nn.RMSNorm(config.d_model, 1e-6)
 
-    def forward(self, slots: Tensor, states: Tensor, bias: Tensor) -> Tensor:
-        """Slots (B, K, D), states (B, L, D), bias (B, 1, 1, L) to (B, K, D)."""
+    def look_at(self, states: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Keys and values of the input (B, L, D): made once, however often the block runs; None if it reads nothing."""
+        return None if self.read is None else self.read.keys_values(states)
+
+    def forward(self, slots: Tensor, seen: tuple[Tensor, Tensor] | None, bias: Tensor) -> Tensor:
+        """Slots (B, K, D), what :meth:`look_at` gave, bias (B, 1, 1, L) to (B, K, D)."""
         if self.read is not None:
-            slots = slots + self.read(self.norm_read(slots), states, bias)
+            assert seen is not None
+            slots = slots + self.read.read(self.norm_read(slots), *seen, bias)
         if self.mix is not None:
             slots = slots + self.mix(self.norm_mix(slots))
         return slots + self.feed_forward(self.norm_ff(slots))
@@ -109,7 +114,7 @@ class Levels(nn.Module):
         slots = self.slots.to(states.dtype).expand(len(states), -1, -1)  # (B, K, D)
         for level in (self.concept, self.relation):
             if level is not None:
-                slots = level(slots, states, bias)
+                slots = level(slots, level.look_at(states), bias)
         run = self._reason(slots, states, bias, max_steps, early_stop)
         validity = self._verify(run[0], run[1], states, bias)
         if early_stop and validity is not None and self.reasoning is not None and max_steps:
@@ -130,12 +135,13 @@ class Levels(nn.Module):
         self, slots: Tensor, states: Tensor, bias: Tensor, max_steps: int, early_stop: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Slots, conclusions (B, T, V), halts (B, T) and steps (B,) of one run of the reasoning level."""
+        seen = None if self.reasoning is None else self.reasoning.look_at(states)
         conclusions: list[Tensor] = []
         halts: list[Tensor] = []
         active = torch.ones(len(slots), dtype=torch.bool, device=slots.device)
         steps = torch.zeros(len(slots), dtype=torch.long, device=slots.device)
         for _ in range(max_steps if self.reasoning is not None else 0):
-            new = self.reasoning(slots, states, bias)  # type: ignore[misc]  # the range is empty where it is None
+            new = self.reasoning(slots, seen, bias)  # type: ignore[misc]  # the range is empty where it is None
             said = self.conclude(new)  # (B, V)
             if conclusions:  # what has halted says what it said
                 said = torch.where(active[:, None], said, conclusions[-1])
@@ -160,7 +166,9 @@ class Levels(nn.Module):
             return None
         word = self._embedding[0].weight.to(slots.dtype)[conclusions[:, -1].argmax(-1)]  # (B, D)
         query = (slots[:, 0] + word).detach()[:, None]  # (B, 1, D); judging must not change what is judged
-        return self.valid(self.norm(self.verification(query, states, bias)[:, 0])).squeeze(-1)
+        return self.valid(self.norm(self.verification(query, self.verification.look_at(states), bias)[:, 0])).squeeze(
+            -1
+        )
 
     @staticmethod
     def _join(

@@ -74,9 +74,17 @@ class CommandScorer(nn.Module):
 
     def forward(self, batch: ScoringBatch) -> Tensor:
         """Logits (B, C); padding gets HIDDEN."""
+        return self.score(self.read(batch), batch)
+
+    def read(self, batch: ScoringBatch) -> Tensor:
+        """What the decoder reads of the prompts (B, L, D)."""
+        states: Tensor = self.model.get_encoder()(input_ids=batch.prompt_ids, attention_mask=batch.prompt_mask)[0]
+        return states
+
+    def score(self, states: Tensor, batch: ScoringBatch) -> Tensor:
+        """Logits (B, C) from states that :meth:`read` gave."""
         embedding = self.model.get_input_embeddings()
         assert isinstance(embedding, nn.Embedding)
-        states = self.model.get_encoder()(input_ids=batch.prompt_ids, attention_mask=batch.prompt_mask)[0]  # (B, L, D)
         distinct = F.embedding_bag(batch.command_tokens, embedding.weight, batch.command_offsets, mode="sum")  # (U, D)
         positions = distinct[batch.commands]  # (B, C, D)
         if isinstance(self.model, CompactForConditionalGeneration):

@@ -1,19 +1,25 @@
 """System 1: a small encoder-decoder that answers at once, built from sizes or loaded from a published checkpoint."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from dualmind.errors import CheckpointError
 from dualmind.models.config import CompactConfig
 from dualmind.models.encoder_decoder import CompactForConditionalGeneration
-from dualmind.models.text_model import PublishedParams, TextModel, load_published
+from dualmind.models.text_model import PublishedParams, TextModel, load_published, pad_rows
 from dualmind.models.tokenizer import build_tokenizer
 
 MAX_PARAMETERS = 1_000_000_000  # System 1 is the small one
+MAX_ANSWER_WORDS = 16
 
 
 class CompactParams(BaseModel):
@@ -32,6 +38,23 @@ class CompactParams(BaseModel):
 ModelParams = Annotated[CompactParams | PublishedParams, Field(discriminator="kind")]
 
 
+@dataclass(frozen=True, slots=True)
+class FirstAnswer:
+    """What System 1 says, and what it shows while it says it.
+
+    Attributes:
+        answer: a command or a text.
+        log_probability: of it, in nats.
+        confidence: one minus the normalised entropy of the choice, or of the least certain word; 0..1.
+        reading: mean of the encoder's states over the prompt's words (D,).
+    """
+
+    answer: str
+    log_probability: float
+    confidence: float
+    reading: NDArray[np.float64]
+
+
 class System1(TextModel):
     """Scores commands where there are some, else writes the answer."""
 
@@ -47,6 +70,51 @@ class System1(TextModel):
                 f"System 1 has {self.num_parameters:,} parameters, not under "
                 f"{MAX_PARAMETERS:,}; choose a smaller checkpoint"
             )
+
+    @torch.inference_mode()
+    def answer(self, prompts: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[FirstAnswer]:
+        """Answer each prompt: the best of its commands, or a short text where it has none.
+
+        Args:
+            prompts: what is asked.
+            candidates: commands of each prompt; none for a question.
+        """
+        answers: list[FirstAnswer | None] = [None] * len(prompts)
+        choices = [i for i, own in enumerate(candidates) if own]
+        questions = [i for i, own in enumerate(candidates) if not own]
+        if choices:
+            found = self._choose([prompts[i] for i in choices], [candidates[i] for i in choices])
+            for i, answer in zip(choices, found, strict=True):
+                answers[i] = answer
+        if questions:
+            for i, answer in zip(questions, self._write_answers([prompts[i] for i in questions]), strict=True):
+                answers[i] = answer
+        return [answer for answer in answers if answer is not None]
+
+    def _choose(self, prompts: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[FirstAnswer]:
+        batch = self.collate(prompts, candidates).to(self.model.device)
+        states = self.scorer.read(batch)
+        log_probabilities = self.scorer.score(states, batch).log_softmax(-1)  # (B, C)
+        entropy = -(log_probabilities.exp() * log_probabilities).sum(-1)  # (B,); padding adds 0 * HIDDEN = 0
+        most = torch.tensor([max(math.log(len(own)), 1e-9) for own in candidates], device=entropy.device)
+        best = log_probabilities.max(-1)
+        readings = _mean(states, batch.prompt_mask)
+        return [
+            FirstAnswer(own[int(index)], float(said), 1 - float(share), reading)
+            for own, index, said, share, reading in zip(
+                candidates, best.indices, best.values, entropy / most, readings, strict=True
+            )
+        ]
+
+    def _write_answers(self, prompts: Sequence[str]) -> list[FirstAnswer]:
+        ids, mask = pad_rows(self.prompt_ids(prompts), self.pad_id)
+        ids, mask = ids.to(self.model.device), mask.to(self.model.device)
+        memory = self.model.get_encoder()(input_ids=ids, attention_mask=mask)[0]
+        written = self.write_from(memory, ids, mask, max_words=MAX_ANSWER_WORDS)
+        return [
+            FirstAnswer(self.text(own[0]), own[0].log_probability, 1 - own[0].entropy, reading)
+            for own, reading in zip(written, _mean(memory, mask), strict=True)
+        ]
 
     @classmethod
     def build(cls, params: ModelParams, texts: Iterable[str], seed: int) -> "System1":
@@ -70,3 +138,11 @@ class System1(TextModel):
                     return cls(model, tokenizer)
                 case PublishedParams():
                     return cls(*load_published("pretrain.system1.model.checkpoint", params.checkpoint))
+
+
+def _mean(states: Tensor, mask: Tensor) -> NDArray[np.float64]:
+    """Mean over the words of each prompt: (B, L, D), (B, L) to (B, D)."""
+    weight = mask[..., None].to(states.dtype)
+    mean = (states * weight).sum(1) / weight.sum(1)
+    found: NDArray[np.float64] = mean.float().cpu().numpy().astype(np.float64)
+    return found

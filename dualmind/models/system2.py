@@ -1,6 +1,7 @@
 """System 2: a mixture-of-experts reasoner that writes its steps, then the answer; called when System 1 is unsure."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import torch
@@ -13,6 +14,8 @@ from dualmind.models.text_model import PublishedParams, TextModel, load_publishe
 from dualmind.models.tokenizer import build_tokenizer
 
 ANSWER = "="  # stands between the steps and the answer
+MAX_ANSWER_WORDS = 16
+MAX_RATIONALE_WORDS = 96
 _MAX_PLAN_WORDS = 8  # "put alarmclock in sidetable" has four
 
 
@@ -38,6 +41,23 @@ class ReasonerParams(BaseModel):
 
 
 ModelParams = Annotated[ReasonerParams | PublishedParams, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """What System 2 says."""
+
+    steps: tuple[str, ...]  # "#1 ...", "#2 ...", or its plan
+    answer: str
+    log_probability: float  # of the whole text, or of the command, in nats
+    num_words: int  # that it wrote
+
+    @classmethod
+    def of(cls, text: str, log_probability: float, num_words: int) -> "Thinking":
+        """Steps and answer of a text: ``#1 v1 #2 v2 = answer``; where there is no "=", all of it is the answer."""
+        body, _, answer = text.rpartition(ANSWER)
+        steps = tuple(f"#{step.strip()}" for step in body.split("#") if step.strip())
+        return cls(steps, answer.strip(), log_probability, num_words)
 
 
 class System2(TextModel):
@@ -67,9 +87,32 @@ class System2(TextModel):
                     key = "pretrain.system2.model.checkpoint"
                     return cls(*load_published(key, params.checkpoint, decoder_only=True))
 
-    def plan(self, prompts: Sequence[str]) -> list[str]:
+    def answer(self, prompts: Sequence[str], *, max_steps: int | None = None, direct: bool = False) -> list[Thinking]:
+        """Answer each prompt in words.
+
+        Args:
+            prompts: what is asked.
+            max_steps: steps of the reasoning level at most.
+            direct: answer without writing steps.
+        """
+        words, prefix = (MAX_ANSWER_WORDS, ANSWER) if direct else (MAX_RATIONALE_WORDS, "")
+        written = self.write(prompts, max_words=words, prefix=prefix, max_steps=max_steps)
+        return [Thinking.of(self.text(own[0]), own[0].log_probability, len(own[0].ids)) for own in written]
+
+    def choose(
+        self, prompts: Sequence[str], candidates: Sequence[Sequence[str]], *, max_steps: int | None = None
+    ) -> list[Thinking]:
+        """Plan, then the best of each prompt's commands in the light of the plan."""
+        plans = self.plan(prompts, max_steps=max_steps)
+        scores = TextModel.score(self, [with_plan(p, plan) for p, plan in zip(prompts, plans, strict=True)], candidates)
+        return [
+            Thinking((plan,), own[int(score.argmax())], float(score.max()), len(plan.split()))
+            for plan, own, score in zip(plans, candidates, scores, strict=True)
+        ]
+
+    def plan(self, prompts: Sequence[str], *, max_steps: int | None = None) -> list[str]:
         """What to do next, in words ("search mug")."""
-        return [self.text(own[0]) for own in self.write(prompts, max_words=_MAX_PLAN_WORDS)]
+        return [self.text(own[0]) for own in self.write(prompts, max_words=_MAX_PLAN_WORDS, max_steps=max_steps)]
 
     def score(self, prompts: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[Tensor]:
         """Plan, then log-probabilities over each prompt's commands in the light of the plan."""

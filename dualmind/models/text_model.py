@@ -97,7 +97,8 @@ class TextModel:
         *,
         max_words: int,
         copies: int = 1,
-        first: str | None = None,
+        prefix: str = "",
+        stop: Sequence[str] = (),
         temperature: float = 0.0,
         generator: torch.Generator | None = None,
         max_steps: int | None = None,
@@ -108,20 +109,44 @@ class TextModel:
             prompts: what is read.
             max_words: words at most.
             copies: texts a prompt.
-            first: the first word, if it is given beforehand.
+            prefix: text given beforehand, the same for all.
+            stop: words, each one token, that end a text as the end does.
             temperature: 0 takes the likeliest word, else words are drawn.
             generator: source of the draws; of our own models only.
             max_steps: steps of the reasoning level at most, where the model has one.
+
+        Raises:
+            CheckpointError: a stop word is several tokens of a published model.
         """
-        rows = self.prompt_ids(prompts)
-        ids, mask = pad_rows(rows, self.pad_id)
+        ids, mask = pad_rows(self.prompt_ids(prompts), self.pad_id)
         ids, mask = ids.to(self.model.device), mask.to(self.model.device)
         if not isinstance(self.model, CompactForConditionalGeneration):
-            return self._generate(ids, mask, max_words, copies, temperature)
-        first_id = None if first is None else self.command_ids([first])[0][0]
+            return self._generate(ids, mask, max_words, copies, prefix, stop, temperature)
+        return self.write_from(
+            self._memory(ids, mask, max_steps), ids, mask, max_words=max_words, copies=copies, prefix=prefix,
+            stop=stop, temperature=temperature, generator=generator,
+        )  # fmt: skip
+
+    def write_from(
+        self,
+        memory: Tensor,
+        ids: Tensor,
+        mask: Tensor,
+        *,
+        max_words: int,
+        copies: int = 1,
+        prefix: str = "",
+        stop: Sequence[str] = (),
+        temperature: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> list[list[Written]]:
+        """:meth:`write` where the prompts (B, L) were read before: ``memory`` (B, M, D) is what the decoder reads."""
+        if not isinstance(self.model, CompactForConditionalGeneration):
+            return self._generate(ids, mask, max_words, copies, prefix, stop, temperature)
         return decoding.write(
-            self.model, self._memory(ids, mask, max_steps), mask, max_words=max_words, copies=copies,
-            first=first_id, temperature=temperature, generator=generator,
+            self.model, memory, mask, max_words=max_words, copies=copies, prefix=self.command_ids([prefix])[0],
+            stop=self._stop_ids(stop), temperature=temperature,
+            generator=generator,
         )  # fmt: skip
 
     def text(self, written: Written) -> str:
@@ -146,22 +171,50 @@ class TextModel:
         memory: Tensor = self.model.get_encoder()(input_ids=ids, attention_mask=mask)[0]
         return memory
 
+    def _stop_ids(self, words: Sequence[str]) -> frozenset[int]:
+        """Ids of stop words; those that the tokenizer does not know cannot be written, so they stop nothing."""
+        rows = self.command_ids(words) if words else []
+        for word, ids in zip(words, rows, strict=True):
+            if len(ids) != 1:
+                raise CheckpointError(
+                    f"{word!r} is {len(ids)} tokens of this model's tokenizer, but a text is stopped by single tokens; "
+                    "add the word to the tokenizer, or let the model write whole chains"
+                )
+        return frozenset(ids[0] for ids in rows if ids[0] != self.tokenizer.unk_token_id)
+
     def _generate(
-        self, ids: Tensor, mask: Tensor, max_words: int, copies: int, temperature: float
+        self,
+        ids: Tensor,
+        mask: Tensor,
+        max_words: int,
+        copies: int,
+        prefix: str,
+        stop: Sequence[str],
+        temperature: float,
     ) -> list[list[Written]]:
         """The same with a published model, by transformers' own loop."""
+        config = self.model.generation_config
+        given = list(self.command_ids([prefix])[0])
+        first_end = int(config.eos_token_id if isinstance(config.eos_token_id, int) else config.eos_token_id[0])
+        ends = [first_end, *sorted(self._stop_ids(stop))]
         sampling = {"do_sample": True, "temperature": temperature} if temperature else {"do_sample": False}
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        told = ids.new_tensor(given).expand(len(ids), -1)  # (B, P)
+        if given and self.model.config.is_encoder_decoder:
+            start = ids.new_full((len(ids), 1), config.decoder_start_token_id)
+            inputs["decoder_input_ids"] = torch.cat((start, told), 1)
+        elif given:
+            inputs = {"input_ids": torch.cat((ids, told), 1), "attention_mask": torch.cat((mask, told * 0 + 1), 1)}
         out = self.model.generate(
-            input_ids=ids, attention_mask=mask, max_new_tokens=max_words + 1, num_return_sequences=copies,
+            **inputs, max_new_tokens=max_words + 1 - len(given), num_return_sequences=copies, eos_token_id=ends,
             output_scores=True, return_dict_in_generate=True, num_beams=1, **sampling,
         )  # fmt: skip
         logits = torch.stack(out.scores, 1).float().log_softmax(-1)  # (R, T, V)
         words = out.sequences[:, -logits.shape[1] :]  # (R, T)
         entropy = -(logits.exp() * logits.clamp_min(-1e9)).sum(-1) / np.log(logits.shape[-1])  # (R, T)
         said = logits.gather(2, words[:, :, None]).squeeze(2)  # (R, T)
-        end = self.model.generation_config.eos_token_id
         texts = [
-            _cut(own, int(end if isinstance(end, int) else end[0]), p.tolist(), e.tolist())
+            _cut(given, own, ends, p.tolist(), e.tolist())
             for own, p, e in zip(words.tolist(), said, entropy, strict=True)
         ]
         return [texts[i * copies : (i + 1) * copies] for i in range(len(ids))]
@@ -208,9 +261,15 @@ def pad_rows(rows: Sequence[NDArray[np.int64]], pad: int) -> tuple[Tensor, Tenso
     return torch.from_numpy(ids), torch.from_numpy(mask)
 
 
-def _cut(ids: list[int], end: int, log_probabilities: list[float], entropies: list[float]) -> Written:
-    """What stands before the end."""
-    complete = end in ids
-    length = ids.index(end) + 1 if complete else len(ids)
-    words = tuple(ids[: length - 1] if complete else ids)
-    return Written(words, sum(log_probabilities[:length]), max(entropies[:length]), complete)
+def _cut(
+    given: list[int], ids: list[int], ends: Sequence[int], log_probabilities: list[float], entropies: list[float]
+) -> Written:
+    """What was given, and what stands before the first of ``ends``, whose first is the end and the rest stop words."""
+    length = next((i for i, word in enumerate(ids) if word in ends), None)
+    if length is None:
+        return Written((*given, *ids), sum(log_probabilities), max(entropies), complete=False)
+    said = slice(length + 1)  # the end too
+    return Written(
+        (*given, *ids[:length]), sum(log_probabilities[said]), max(entropies[said]), complete=True,
+        stopped_by=None if ids[length] == ends[0] else ids[length],
+    )  # fmt: skip

@@ -22,7 +22,7 @@ TRAINING: dict[str, Any] = {
     "valid_accuracy": 0.971,
     "num_parameters": 161_024,
     "train_decisions": 7_912,
-    "curve": [{"step": step, "loss": 2.3 * 0.5 ** (step / 120) + 0.08} for step in range(50, 1501, 50)],
+    "curve": [{"step": step, "score": 2.3 * 0.5 ** (step / 120) + 0.08} for step in range(50, 1501, 50)],
 }
 DATA: dict[str, Any] = {
     "problems": {"train": 1000, "valid_train": 200, "valid_seen": 140, "valid_unseen": 134},
@@ -65,6 +65,32 @@ METRICS: dict[str, Any] = json.loads(  # as it comes from the file
             "splits": {
                 "valid_seen": {"greedy": mode(0), "sampled": mode(3)},
                 "valid_unseen": {"greedy": mode(1), "sampled": mode(4)},
+            },
+            "pair": {
+                "household": {
+                    "system 1 alone": {**result(124, 134), "system2_share": 0.0, "mean_flops": 2.1e7},
+                    "pair": {**result(131, 134), "system2_share": 0.08, "mean_flops": 3.4e7},
+                    "planner, hand-written": result(134, 134),
+                },
+                "reasoning": {
+                    "pair": {
+                        **result(190, 200),
+                        "system2_share": 0.15,
+                        "mean_flops": 5.5e7,
+                        "by_hops": {"1": {"right": 1.0, "number": 90.0}, "8": {"right": 0.9, "number": 10.0}},
+                    }
+                },
+            },
+            "calibration": {
+                "threshold": 0.81,
+                "upper_bound": 0.047,
+                "system1_share": 0.86,
+                "share_by_domain": {"household": 0.9, "reasoning": 0.85},
+                "expected_calibration_error": {"raw": 0.05, "temperature": 0.03, "score": 0.02},
+                "reliability": {
+                    key: [{"stated": p, "right": p - 0.02, "number": 40.0} for p in (0.3, 0.6, 0.95)]
+                    for key in ("raw", "score")
+                },
             },
             "size": {"num_parameters": 161_024, "bytes": 644_096},
         }

@@ -2,25 +2,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from prefect.client.orchestration import get_client
-from prefect.testing.utilities import prefect_test_harness
+from prefect.client.schemas.sorting import ArtifactSort
 
-from dualmind.errors import PipelineError
-from flows.training import training  # before prefect itself, so that its settings are ours
+from dualmind.errors import ParamsError, PipelineError
+from flows.training import training
 from tests.tasks.pipelines import make_project
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # Prefect's own
+pytestmark = [
+    pytest.mark.usefixtures("server"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),  # Prefect's own
+]
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def server() -> Iterator[None]:
-    with prefect_test_harness(server_startup_timeout=300):
-        yield
 
 
 def test_flow_runs_the_graph_and_passes_references_by_content(tmp_path: Path) -> None:
@@ -29,8 +25,13 @@ def test_flow_runs_the_graph_and_passes_references_by_content(tmp_path: Path) ->
     assert list(refs) == ["first", "second"]
     assert refs["second"].deps[0] == refs["first"].out("one.json")
     with get_client(sync_client=True) as client:
-        artifacts = {a.key: json.loads(str(a.data)) for a in client.read_artifacts() if a.type == "table"}
-    assert {row["output"] for row in artifacts["stage-outputs"]} >= {"one.json", "two.txt"}
+        artifacts = {
+            a.key: json.loads(str(a.data))
+            for a in reversed(client.read_artifacts(sort=ArtifactSort.CREATED_DESC))
+            if a.type == "table"
+        }
+    assert {row["output"] for row in artifacts["stage-outputs"]} == {"one.json", "score.yaml", "two.txt"}
+    assert artifacts["metrics"] == [{"stage": "first", "metric": "won.share", "value": 0.5}]
 
 
 def test_flow_stops_where_it_is_told(tmp_path: Path) -> None:
@@ -51,6 +52,19 @@ def test_a_stage_killed_by_sigkill_makes_the_flow_failed(tmp_path: Path) -> None
     assert ("second", "Failed") in tasks
     with pytest.raises(PipelineError, match="killed by SIGKILL"):
         state.result()
+
+
+def test_folder_may_be_text_as_deployments_give_it_and_limits_are_params(tmp_path: Path) -> None:
+    root = make_project(tmp_path, "sleep 600")
+    params = "{x: 1, flow: {workers: 1, stage_limit_minutes: 0.05, lock_wait_minutes: 1}}"
+    (root / "params.yaml").write_text("{x: 1, flow: {workers: 0, stage_limit_minutes: 1, lock_wait_minutes: 1}}")
+    with pytest.raises(ParamsError, match=r"flow\.workers = 0"):
+        training(str(root))
+    (root / "params.yaml").write_text(params.replace("0.05", "1"))
+    assert list(training(str(root), only="first")) == ["first"]
+    (root / "params.yaml").write_text(params)
+    with pytest.raises(PipelineError, match=r"limit of a stage, 3 s"):
+        training(str(root), only="second")
 
 
 def test_command_line_exits_with_one_where_a_stage_fails(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 import yaml
+from pydantic import BaseModel, ConfigDict, Field
 
 from dualmind.data.suites import SuiteParams
 from dualmind.errors import ParamsError
@@ -10,6 +11,7 @@ from stages.evaluate import EvaluateParams
 from stages.params import RunParams, load_params
 from stages.prepare import HouseholdParams, PrepareParams
 from stages.pretrain import PretrainParams
+from tasks.stage import FlowParams
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILES = [ROOT / "params.yaml", *sorted((ROOT / "params").glob("*.yaml"))]
@@ -20,6 +22,7 @@ SECTIONS: list[tuple[Any, str]] = [
     (SuiteParams, "validate"),
     (PretrainParams, "pretrain.system1"),
     (EvaluateParams, "evaluate"),
+    (FlowParams, "flow"),
 ]
 
 
@@ -69,6 +72,55 @@ def test_bad_params_name_file_key_value_and_remedy(tmp_path: Path, text: str, me
     with pytest.raises(ParamsError, match=message) as caught:
         load_params(RunParams, "run", path)
     assert "params.yaml" in str(caught.value)
+
+
+class Leaf(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["leaf"]
+    colour: int
+
+
+class Stone(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["stone"]
+    weight: int
+
+
+class Tree(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    leaf: Leaf
+    leaves: list[Leaf]
+    named: dict[str, Leaf | None]
+    thing: Annotated[Leaf | Stone, Field(discriminator="kind")]
+    either: Leaf | Stone
+
+
+LEAF = {"kind": "leaf", "colour": 1}
+TREE: dict[str, Any] = {"leaf": LEAF, "leaves": [LEAF], "named": {"a": LEAF}, "thing": LEAF, "either": LEAF}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"leaf": {**LEAF, "color": 2}}, "unknown key tree.leaf.color; did you mean 'colour'"),
+        ({"leaf": {**LEAF, "leaves": 2}}, "unknown key tree.leaf.leaves; known here: colour, kind"),
+        ({"leaves": [LEAF, {**LEAF, "color": 2}]}, "unknown key tree.leaves.1.color; did you mean 'colour'"),
+        ({"named": {"colour": {**LEAF, "color": 2}}}, "unknown key tree.named.colour.color; did you mean 'colour'"),
+        ({"thing": {"kind": "stone", "weight": 1, "wait": 2}}, "unknown key tree.thing.stone.wait; did you mean 'we"),
+        ({"either": {"kind": "stone", "weight": 1, "weigh": 2}}, "tree.either.Stone.weigh; did you mean 'weight'"),
+        ({"leef": 1}, "unknown key tree.leef; did you mean 'leaf'"),
+    ],
+)
+def test_an_unknown_key_within_is_compared_with_its_own_neighbours(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(yaml.safe_dump({"tree": {**TREE, **change}}))
+    with pytest.raises(ParamsError, match=message):
+        load_params(Tree, "tree", path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from dualmind.data.suites import SuiteParams
 from dualmind.data.validation import ValidatedDataset, open_validated
 from dualmind.errors import ReceiptMismatch
 from dualmind.models.checkpoint import Checkpoint
+from dualmind.models.system2 import ReasonerParams
 from stages.params import RunParams
 from stages.prepare import prepare_household
-from stages.pretrain import System1Params, pretrain
+from stages.pretrain import System1Params, System2Params, pretrain
 from stages.validate import SUITES as NAMES
 from stages.validate import validate
 from tests.learning import test_cloning
@@ -20,7 +21,17 @@ from tests.stages.test_prepare import PREPARE, household
 
 RUN = RunParams(seed=0, threads=1)
 SUITES = SuiteParams(min_decisions=10, min_problems=10, max_prompt_chars=4000)
-PARAMS = System1Params(model=SMALL, cloning=test_cloning.PARAMS.model_copy(update={"steps": 30}))
+CLONING = test_cloning.PARAMS.model_copy(update={"steps": 30})
+PARAMS = System1Params(model=SMALL, hard_share=0.5, cloning=CLONING)
+SYSTEM2 = System2Params(
+    model=ReasonerParams(
+        kind="reasoner", d_model=32, d_ff=32, num_heads=4, encoder_layers=2, decoder_layers=2, num_experts=2,
+        num_slots=2, reasoning_steps=3, validity_cutoff=0.0, concept=True, relation=True, reasoning=True,
+        verification=True,
+    ),
+    direct_share=0.3,
+    cloning=CLONING,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from dvc.repo import Repo
 
 from dualmind.errors import PipelineError
 from tasks.graph import read_graph, select
@@ -28,6 +29,14 @@ def test_parents_come_before_children() -> None:
         seen.add(name)
 
 
+def test_outputs_say_which_are_metrics() -> None:
+    """Read once more, with DVC's own eyes."""
+    repo = Repo(ROOT)
+    theirs = {stage.addressing: {out.def_path for out in stage.outs if out.metric} for stage in repo.index.stages}
+    repo.close()
+    assert {name: set(stage.metrics) for name, stage in read_graph(ROOT).items()} == theirs
+
+
 def test_selection_takes_what_is_needed_and_no_more() -> None:
     graph = read_graph(ROOT)
     assert [s.name for s in select(graph, until="validate@household")] == ["prepare@household", "validate@household"]
@@ -48,6 +57,13 @@ def test_picture_in_the_readme_is_current() -> None:
     [
         ("stages: {a: {cmd: x, deps: ['${nothing.there}']}}", "nothing.there"),
         ("stages: {a: {cmd: x, deps: [o2], outs: [o1]}, b: {cmd: x, deps: [o1], outs: [o2]}}", "wait for each other"),
+        ("stages: {a: {foreach: {x: 1}, do: {cmd: x}}}", r"foreach of stage a is \{'x': 1\}; make it a list"),
+        ("stages: {a: {foreach: '${x}', do: {cmd: x}}}", r"foreach of stage a is '\$\{x\}'; make it a list"),
+        ("stages: {a: {foreach: [[b]], do: {cmd: x}}}", r"foreach of stage a is \[\['b'\]\]; make it a list"),
+        ("stages: {a: {foreach: , do: {cmd: x}}}", "foreach of stage a is None; make it a list"),
+        ("stages: {a: {foreach: [b]}}", "stage a has a foreach but its do is None"),
+        ("stages: {a: 3}", "stage a holds 3"),
+        ("stages: [a]", "cannot be read"),
         ("stages: {", "cannot be read"),
         ("other: 1", "cannot be read"),
     ],

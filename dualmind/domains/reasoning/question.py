@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeVar
@@ -103,6 +104,27 @@ class Family(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a text alone says of the way to its answer.
+
+    Attributes:
+        hops: number of steps.
+        follow: the step after those before it.
+    """
+
+    hops: int
+    follow: "Follow"
+
+
+class TextFamily(Family, Protocol):
+    """A family whose questions are understood from their text alone."""
+
+    def read(self, text: str) -> Reading | None:
+        """The way to the answer, or None where the text is no question of this family."""
+        ...
+
+
 def write_output(steps: Sequence[str], answer: str) -> str:
     """What an agent says: ``#1 v1 #2 v2 = answer``; without steps the answer alone."""
     numbered = [f"#{number} {step}" for number, step in enumerate(steps, start=1)]
@@ -159,6 +181,21 @@ def is_next(hops: int, follow: Follow, steps: Sequence[str]) -> bool:
         return follow(steps[:-1]).split() == steps[-1].split()
     except (KeyError, IndexError, ValueError):  # a step before it names what the problem does not have
         return False
+
+
+def read_text(form: re.Pattern[str], text: str, read: Callable[[str], Reading]) -> Reading | None:
+    """What ``read`` makes of a text that has the form of a family and whose steps can all be taken; else None.
+
+    The families' readers take what they know from a text and pass over the rest, so the form must cover all of it.
+    """
+    if not form.fullmatch(text):
+        return None
+    try:
+        reading = read(text)
+        rollout(reading.hops, reading.follow)
+    except (KeyError, IndexError, ValueError, StopIteration):  # it has the form, but makes no sense
+        return None
+    return reading if reading.hops >= 1 else None
 
 
 def pick(rng: np.random.Generator, pool: Sequence[T]) -> T:

@@ -8,9 +8,9 @@ from dualmind.domains.reasoning.families.logic import Boolean, Truth
 from dualmind.domains.reasoning.families.navigation import Navigation
 from dualmind.domains.reasoning.families.ordering import Ordering
 from dualmind.domains.reasoning.families.swaps import Swaps
-from dualmind.domains.reasoning.question import Family
+from dualmind.domains.reasoning.question import TextFamily
 
-FAMILIES: tuple[Family, ...] = (
+FAMILIES: tuple[TextFamily, ...] = (
     Arithmetic(),
     Swaps(),
     Ordering(),

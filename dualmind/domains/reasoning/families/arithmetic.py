@@ -1,5 +1,6 @@
 """Chained arithmetic: expressions with brackets, and operations told one after another. All values are in 0..99."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,16 +9,23 @@ import numpy as np
 from dualmind.domains.reasoning.question import (
     Follow,
     Question,
+    Reading,
     between,
     check_hops,
     exact,
     is_next,
     pick,
+    read_text,
     rollout,
 )
 
 _TOP = 99
 _VERBS = {"add": "+", "subtract": "-", "multiply by": "*", "divide by": "/"}
+_FORM = re.compile(
+    r"(?:(?:\d+|[()*+-]) )+="
+    rf"|start with \d+(?: \. (?:{'|'.join(_VERBS)}) \d+)+ \. what is the result \?",
+    re.ASCII,
+)
 _Operand = int  # a number >= 0, or -1 - i for the value of step i
 
 
@@ -69,6 +77,8 @@ def _nest(words: Sequence[str]) -> list[object]:
             stack[-1].append(closed)
         else:
             stack[-1].append(word)
+    if len(stack) != 1:
+        raise ValueError(f"{len(stack) - 1} brackets are not closed")
     return stack[0]
 
 
@@ -84,6 +94,8 @@ def _schedule(group: list[object], steps: list[_Step]) -> _Operand:
                 items[index - 1 : index + 2] = [-len(steps)]
             else:
                 index += 2
+    if len(items) != 1:
+        raise ValueError(f"{items} are not joined by operations")
     return int(str(items[0]))
 
 
@@ -99,6 +111,11 @@ def _follow(operations: Sequence[_Step]) -> Follow:
         return str(result)
 
     return follow
+
+
+def _reading(text: str) -> Reading:
+    operations = _read(text)
+    return Reading(len(operations), _follow(operations))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +135,10 @@ class Arithmetic:
     def check(self, question: Question, steps: Sequence[str]) -> bool:
         """See :class:`Family`."""
         return is_next(question.hops, _follow(_read(question.text)), steps)
+
+    def read(self, text: str) -> Reading | None:
+        """See :class:`TextFamily`."""
+        return read_text(_FORM, text, _reading)
 
     def score(self, question: Question, answer: str) -> float:
         """See :class:`Family`."""

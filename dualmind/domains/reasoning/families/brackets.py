@@ -1,5 +1,6 @@
 """Bracket completion."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,11 +9,13 @@ import numpy as np
 from dualmind.domains.reasoning.question import (
     Follow,
     Question,
+    Reading,
     between,
     check_hops,
     exact,
     is_next,
     pick,
+    read_text,
     rollout,
 )
 
@@ -22,17 +25,32 @@ _LEAD = {
     "bbh": "complete the rest of the sequence , making sure that the parentheses are closed properly . input :",
     "plain": "close all open brackets :",
 }
+_FORM = re.compile(rf"(?:{'|'.join(map(re.escape, _LEAD.values()))})(?: [()\[\]{{}}<>])+")
 
 
-def _follow(text: str) -> Follow:
-    """Steps: the closing brackets, one by one."""
+def _left_open(text: str) -> list[str]:
+    """Closing brackets that are missing, the last one first.
+
+    Raises:
+        ValueError: a bracket closes another one.
+    """
     open_now: list[str] = []
     for word in text.rpartition(" : ")[2].split():
         if word in CLOSING:
             open_now.append(CLOSING[word])
-        else:
-            open_now.pop()
-    return lambda before: open_now[-1 - len(before)]
+        elif not open_now or open_now.pop() != word:
+            raise ValueError(f"{word!r} closes nothing")
+    return open_now[::-1]
+
+
+def _follow(text: str) -> Follow:
+    """Steps: the closing brackets, one by one."""
+    missing = _left_open(text)
+    return lambda before: missing[len(before)]
+
+
+def _reading(text: str) -> Reading:
+    return Reading(len(_left_open(text)), _follow(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +73,10 @@ class Brackets:
     def check(self, question: Question, steps: Sequence[str]) -> bool:
         """See :class:`Family`."""
         return is_next(question.hops, _follow(question.text), steps)
+
+    def read(self, text: str) -> Reading | None:
+        """See :class:`TextFamily`."""
+        return read_text(_FORM, text, _reading)
 
     def score(self, question: Question, answer: str) -> float:
         """See :class:`Family`."""

@@ -10,23 +10,35 @@ from dualmind.domains.reasoning.families.words import COLOURS
 from dualmind.domains.reasoning.question import (
     Follow,
     Question,
+    Reading,
     between,
     check_hops,
     exact,
     is_next,
     pick,
+    read_text,
     rollout,
     sample,
 )
 
 _NUM_SPARE = (3, 4)  # rooms beyond the way, so that going round the other way is no short cut
 _LEADS = re.compile(r"(\w+) (?:room holds|key opens) (\w+)")
+_FORM = re.compile(
+    r"(?:the \w+ room holds \w+ \. )+start in the \w+ room and use \d+ keys? \. where are you \?"
+    r"|(?:\w+ key opens \w+ \. )+start with the \w+ key \. what do you have after \d+ doors? \?",
+    re.ASCII,
+)
+_HOPS = re.compile(r"(\d+) (?:keys?|doors?) (?:\.|\?)")
 _START = re.compile(r"(?:start in the|start with the) (\w+)")
 
 
 def _follow(text: str) -> Follow:
     following, start = dict(_LEADS.findall(text)), _START.findall(text)[0]
     return lambda before: following[before[-1] if before else start]
+
+
+def _reading(text: str) -> Reading:
+    return Reading(int(_HOPS.findall(text)[0]), _follow(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +67,10 @@ class Keys:
     def check(self, question: Question, steps: Sequence[str]) -> bool:
         """See :class:`Family`."""
         return is_next(question.hops, _follow(question.text), steps)
+
+    def read(self, text: str) -> Reading | None:
+        """See :class:`TextFamily`."""
+        return read_text(_FORM, text, _reading)
 
     def score(self, question: Question, answer: str) -> float:
         """See :class:`Family`."""

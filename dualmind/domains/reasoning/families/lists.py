@@ -18,12 +18,14 @@ from dualmind.domains.reasoning.families.words import (
 from dualmind.domains.reasoning.question import (
     Follow,
     Question,
+    Reading,
     between,
     check_hops,
     enumerate_words,
     exact,
     is_next,
     pick,
+    read_text,
     rollout,
     sample,
     with_article,
@@ -32,6 +34,11 @@ from dualmind.domains.reasoning.question import (
 _NUM_OTHERS = (2, 3)  # things in the list that are not asked for
 # A sum is drawn from as many values whatever the number of hops, so that neither hints at the other.
 _NUM_SUMS = {"bbh": len(NUMBER_WORDS) + 1, "plain": 60}
+
+_ITEMS = r"\w+ \w+(?: , \w+ \w+)*(?: ,)?(?: and \w+ \w+)?"
+_COUNTS_FORM = re.compile(
+    rf"i have {_ITEMS} \. how many [a-z ]+ do i have \?|there are {_ITEMS} \. how many [a-z ]+ are there \?", re.ASCII
+)
 
 
 def _read_counts(text: str) -> list[int]:
@@ -49,6 +56,11 @@ def _read_counts(text: str) -> list[int]:
 def _follow_counts(counts: Sequence[int]) -> Follow:
     """Steps: the sum so far, after each thing that counts."""
     return lambda before: str((int(before[-1]) if before else 0) + counts[len(before)])
+
+
+def _counts_reading(text: str) -> Reading:
+    counts = _read_counts(text)
+    return Reading(len(counts), _follow_counts(counts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +94,10 @@ class Counting:
         """See :class:`Family`."""
         return is_next(question.hops, _follow_counts(_read_counts(question.text)), steps)
 
+    def read(self, text: str) -> Reading | None:
+        """See :class:`TextFamily`."""
+        return read_text(_COUNTS_FORM, text, _counts_reading)
+
     def score(self, question: Question, answer: str) -> float:
         """See :class:`Family`."""
         return exact(question, answer)
@@ -103,6 +119,8 @@ _LEAD = {
     "plain": "sort these numbers from small to large :",
 }
 
+_SORTED_FORM = re.compile(rf"{_LEAD['bbh']}(?: [a-z]+)+|{_LEAD['plain']}(?: \d+)+", re.ASCII)
+
 
 def _follow_sorted(text: str) -> Follow:
     """Steps: the smallest of what is left; the last step places the last two."""
@@ -117,6 +135,10 @@ def _follow_sorted(text: str) -> Follow:
         return " ".join(left if len(left) == 2 else left[:1])
 
     return follow
+
+
+def _sorted_reading(text: str) -> Reading:
+    return Reading(len(text.rpartition(" : ")[2].split()) - 1, _follow_sorted(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +159,10 @@ class Sorting:
     def check(self, question: Question, steps: Sequence[str]) -> bool:
         """See :class:`Family`."""
         return is_next(question.hops, _follow_sorted(question.text), steps)
+
+    def read(self, text: str) -> Reading | None:
+        """See :class:`TextFamily`."""
+        return read_text(_SORTED_FORM, text, _sorted_reading)
 
     def score(self, question: Question, answer: str) -> float:
         """See :class:`Family`."""

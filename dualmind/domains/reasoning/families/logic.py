@@ -12,11 +12,13 @@ from dualmind.domains.reasoning.families.words import NAMES
 from dualmind.domains.reasoning.question import (
     Follow,
     Question,
+    Reading,
     between,
     check_hops,
     exact,
     is_next,
     pick,
+    read_text,
     rollout,
     sample,
 )
@@ -39,6 +41,13 @@ class _Step:
     right: int
 
 
+_EXPRESSION_FORM = re.compile(
+    r"(?:(?:true|false|not|and|or|[()]) )+is"
+    r"|(?:[a-z] is (?:true|false) \. )+what is(?: (?:[a-z]|true|false|not|and|or|[()]))+ \?",
+    re.ASCII,
+)
+
+
 class _Reader:
     """Reads an expression (not before and before or) into steps, brackets and left sides first."""
 
@@ -46,6 +55,8 @@ class _Reader:
         self._words, self._values, self._at = words, values, 0
         self.steps: list[_Step] = []
         self._binary("or")
+        if self._at != len(words):
+            raise ValueError(f"{words[self._at :]} follow the expression")
 
     def _take(self, word: str) -> bool:
         found = self._at < len(self._words) and self._words[self._at] == word
@@ -67,7 +78,8 @@ class _Reader:
             return self._add("not", inner, inner)
         if self._take("("):
             inner = self._binary("or")
-            self._at += 1  # the closing bracket
+            if not self._take(")"):
+                raise ValueError("a bracket is not closed")
             return inner
         self._at += 1
         return self._values[self._words[self._at - 1]]
@@ -98,6 +110,11 @@ def _follow_expression(operations: Sequence[_Step]) -> Follow:
     return follow
 
 
+def _expression_reading(text: str) -> Reading:
+    operations = _read_expression(text)
+    return Reading(len(operations), _follow_expression(operations))
+
+
 @dataclass(frozen=True, slots=True)
 class Boolean:
     """Expressions of true, false, not, and, or (BIG-Bench Hard: boolean_expressions)."""
@@ -123,6 +140,10 @@ class Boolean:
     def check(self, question: Question, steps: Sequence[str]) -> bool:
         """See :class:`Family`."""
         return is_next(question.hops, _follow_expression(_read_expression(question.text)), steps)
+
+    def read(self, text: str) -> Reading | None:
+        """See :class:`TextFamily`."""
+        return read_text(_EXPRESSION_FORM, text, _expression_reading)
 
     def score(self, question: Question, answer: str) -> float:
         """See :class:`Family`."""
@@ -155,22 +176,42 @@ _ASKED = re.compile(r"(?:does (\w+) tell the truth|is (\w+) honest) \?$")
 _HONEST = {"tells the truth": 1, "is honest": 1, "lies": 0, "is a liar": 0}
 
 
-def _follow_people(text: str) -> Follow:
-    """Steps: is each speaker honest, from the one that speaks of the known person to the one asked for?"""
+_PEOPLE_FORM = re.compile(
+    rf"(?:(?:{_SAYS.pattern}|\w+ (?:tells the truth|lies|is honest|is a liar)) \. )+{_ASKED.pattern}", re.ASCII
+)
+
+
+def _read_people(text: str) -> tuple[int, list[int]]:
+    """Is the known person honest, and what does each speaker say of the one before, up to the one asked for?
+
+    Raises:
+        ValueError: people speak of each other in a circle.
+    """
     known = {name: _HONEST[word] for name, word in _KNOWN.findall(text)}
     about = {speaker: (name, _HONEST[word]) for speaker, name, word in _SAYS.findall(text)}
     asked = next(name for name in _ASKED.findall(text)[0] if name)
     way: list[int] = []  # what is said at each hop, from the last to the first
     while asked not in known:
+        if len(way) == len(about):
+            raise ValueError(f"what is said of {asked} leads to nobody who is known")
         asked, said = about[asked]
         way.append(said)
-    way.reverse()
+    return known[asked], way[::-1]
+
+
+def _follow_people(text: str) -> Follow:
+    """Steps: is each speaker honest, from the one that speaks of the known person to the one asked for?"""
+    first, way = _read_people(text)
 
     def follow(before: Sequence[str]) -> str:
-        spoken_of = _ANSWERS.index(before[-1]) if before else known[asked]
+        spoken_of = _ANSWERS.index(before[-1]) if before else first
         return _ANSWERS[way[len(before)] == spoken_of]
 
     return follow
+
+
+def _people_reading(text: str) -> Reading:
+    return Reading(len(_read_people(text)[1]), _follow_people(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +241,10 @@ class Truth:
     def check(self, question: Question, steps: Sequence[str]) -> bool:
         """See :class:`Family`."""
         return is_next(question.hops, _follow_people(question.text), steps)
+
+    def read(self, text: str) -> Reading | None:
+        """See :class:`TextFamily`."""
+        return read_text(_PEOPLE_FORM, text, _people_reading)
 
     def score(self, question: Question, answer: str) -> float:
         """See :class:`Family`."""

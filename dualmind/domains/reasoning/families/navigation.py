@@ -10,11 +10,13 @@ import numpy as np
 from dualmind.domains.reasoning.question import (
     Follow,
     Question,
+    Reading,
     between,
     check_hops,
     exact,
     is_next,
     pick,
+    read_text,
     rollout,
 )
 
@@ -31,6 +33,15 @@ _TOP, _CENTRE, _MAX_STEPS = 99, 50, 10
 _LEAD = "if you follow these instructions , do you return to the starting point ?"
 # Below these there are too few ways back: "yes" would run out before "no", or "no" could be told by its words.
 _MIN_HOPS = {"compass": 1, "grid": 1, "bbh_sides": 3, "bbh_turns": 4}
+_PLACE_FORM = (
+    r"start at \d+ \d+ \.(?: go \d+ (?:north|east|south|west) \.)+ where are you \?"
+    r"|you are in column \d+ and row \d+ \.(?: move \d+ (?:up|right|down|left) \.)+ which column and row are you in \?"
+)
+_RETURN_FORM = (
+    r"always face forward \.(?: take \d+ steps? (?:forward|right|backward|left) \.)+"
+    r"|(?:take \d+ steps?|turn (?:right|around|left)) \.(?: (?:take \d+ steps?|turn (?:right|around|left)) \.)*"
+)
+_FORM = re.compile(rf"{_PLACE_FORM}|{re.escape(_LEAD)} (?:{_RETURN_FORM})", re.ASCII)
 _Phrasing = Literal["compass", "grid", "bbh_sides", "bbh_turns"]
 _PHRASINGS: tuple[_Phrasing, ...] = ("compass", "grid", "bbh_sides", "bbh_turns")
 _Move = tuple[str, int]  # a way (or "ahead") and the number of steps, or a turn and 0
@@ -87,6 +98,10 @@ def _follow(text: str) -> Follow:
     return follow
 
 
+def _reading(text: str) -> Reading:
+    return Reading(len(_read(text)[2]), _follow(text))
+
+
 @dataclass(frozen=True, slots=True)
 class Navigation:
     """Where does a walk end (a place, in 0..99), and is that the start (BIG-Bench Hard: navigate)?"""
@@ -108,6 +123,10 @@ class Navigation:
     def check(self, question: Question, steps: Sequence[str]) -> bool:
         """See :class:`Family`."""
         return is_next(question.hops, _follow(question.text), steps)
+
+    def read(self, text: str) -> Reading | None:
+        """See :class:`TextFamily`."""
+        return read_text(_FORM, text, _reading)
 
     def score(self, question: Question, answer: str) -> float:
         """See :class:`Family`."""

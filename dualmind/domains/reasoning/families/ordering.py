@@ -19,12 +19,14 @@ from dualmind.domains.reasoning.families.words import (
 from dualmind.domains.reasoning.question import (
     Follow,
     Question,
+    Reading,
     between,
     check_hops,
     enumerate_words,
     exact,
     is_next,
     pick,
+    read_text,
     rollout,
     sample,
     with_article,
@@ -80,6 +82,10 @@ _RELATIONS = "|".join(sorted(relation for scene in _SCENES for relation in (scen
 _CLUE = re.compile(rf"(\w+) ({_RELATIONS}) (?:the )?(\w+) \.")
 _FIXED = re.compile(rf"(\w+) (?:is the|are the|finished) ({'|'.join(sorted(_PLACES, key=len, reverse=True))}) \.")
 _ASKED = re.compile(r"(?:which|who) (?:is the|are the|finished) ([\w -]+) \?$")
+_OPENINGS = "|".join(re.escape(scene.opening.format("NUMBER")) for scene in _BBH_SCENES).replace("NUMBER", r"\w+")
+_FORM = re.compile(
+    rf"(?:(?:{_OPENINGS}) [\w ,]+ \. )?(?:(?:the )?(?:{_CLUE.pattern}|{_FIXED.pattern}) )+{_ASKED.pattern}", re.ASCII
+)
 
 
 def _read(text: str) -> list[str]:
@@ -104,6 +110,10 @@ def _follow(row: Sequence[str]) -> Follow:
     return lambda before: row[row.index(before[-1]) + 1 if before else 0]
 
 
+def _reading(text: str) -> Reading:
+    return Reading(_PLACES[_ASKED.findall(text)[0]][0], _follow(_read(text)))
+
+
 @dataclass(frozen=True, slots=True)
 class Ordering:
     """Things in a row (BIG-Bench Hard: logical_deduction); its options are turned into a question at the end."""
@@ -124,6 +134,10 @@ class Ordering:
     def check(self, question: Question, steps: Sequence[str]) -> bool:
         """See :class:`Family`."""
         return is_next(question.hops, _follow(_read(question.text)), steps)
+
+    def read(self, text: str) -> Reading | None:
+        """See :class:`TextFamily`."""
+        return read_text(_FORM, text, _reading)
 
     def score(self, question: Question, answer: str) -> float:
         """See :class:`Family`."""

@@ -10,12 +10,14 @@ from dualmind.domains.reasoning.families.words import COLOURS, NAMES, PARTNERS, 
 from dualmind.domains.reasoning.question import (
     Follow,
     Question,
+    Reading,
     between,
     check_hops,
     enumerate_words,
     exact,
     is_next,
     pick,
+    read_text,
     rollout,
     sample,
 )
@@ -53,6 +55,16 @@ _SCENES = (
     ),
 )  # fmt: skip
 _HOLDS = re.compile(r"(\w+) (?:has(?: a)?|is dancing with) (\w+)")
+_PEOPLE = r"\w+(?: , \w+)*(?: ,)? and \w+"
+_BBH_FORM = "|".join(
+    rf"{_PEOPLE} {re.escape(scene.opening)}"
+    rf" (?:\w+ {scene.has} \w+{scene.thing}(?: , and | , | and | \. )){{2,}}{re.escape(scene.middle)}"
+    rf"(?: (?:first|then|finally) , \w+ and \w+ {scene.swap} \.)+ {scene.closing.format('[a-z]+')}"
+    for scene in _SCENES
+)
+_FORM = re.compile(
+    rf"{_BBH_FORM}|\w+ has \w+(?: \. \w+ has \w+)+(?: \. then \w+ and \w+ swap)+ \. who has \w+ now \?", re.ASCII
+)
 _SWAPS = re.compile(r"(\w+) and (\w+) (?:swap|switch|trade)")
 _ASKED = re.compile(r"(?:at the end of the \w+ , (\w+) (?:has the|is dancing with)|who has (\w+) now \?)$")
 
@@ -94,6 +106,11 @@ def _follow(facts: _Facts) -> Follow:
     return follow
 
 
+def _reading(text: str) -> Reading:
+    facts = _read(text)
+    return Reading(len(facts.swaps), _follow(facts))
+
+
 @dataclass(frozen=True, slots=True)
 class Swaps:
     """People swap what they hold (BIG-Bench Hard: tracking_shuffled_objects).
@@ -120,6 +137,10 @@ class Swaps:
     def check(self, question: Question, steps: Sequence[str]) -> bool:
         """See :class:`Family`."""
         return is_next(question.hops, _follow(_read(question.text)), steps)
+
+    def read(self, text: str) -> Reading | None:
+        """See :class:`TextFamily`."""
+        return read_text(_FORM, text, _reading)
 
     def score(self, question: Question, answer: str) -> float:
         """See :class:`Family`."""
