@@ -189,13 +189,13 @@ def check_parents(bundle: Bundle, files: Mapping[str, FileDigest]) -> list[Check
 
 
 def check_threshold(bundle: Bundle, files: Mapping[str, FileDigest]) -> list[Check]:
-    """A threshold names the weights and the gate that are released with it.
+    """A threshold names the weights and the gate that are released with it, and a gate the weights.
 
-    Of its fields, every digest is compared: under a name with "gate" to the gates, with "data" to what its stage read,
-    with "weights", "system", "model" or "checkpoint" to the checkpoints that its stage read.
+    Of their fields, every digest is compared: under a name with "gate" to the gates, with "calibration" or "data" to
+    what their stage read or made, with "weights", "system", "model" or "checkpoint" to the checkpoints that it read.
     """
     failures = []
-    for path in bundle.release.thresholds:
+    for path in (*bundle.release.thresholds, *bundle.release.gates):
         maker = _maker(bundle.lock, path)
         known = digests_read_by(maker, bundle, files) if maker else {}
         try:
@@ -207,11 +207,15 @@ def check_threshold(bundle: Bundle, files: Mapping[str, FileDigest]) -> list[Che
         models = {d: own for d, own in known.items() if any(own.startswith(c.path) for c in bundle.release.checkpoints)}
         for kind, words, allowed in (
             ("gate", ("gate",), gates),
-            ("data", ("data", "decisions"), known),
+            (
+                "data",
+                ("data", "decisions", "calibration"),
+                known | {out.md5: out.path for out in maker.outs} if maker else {},
+            ),
             ("weights", ("weights", "system", "model", "checkpoint"), models),
         ):
             own = {name: fields.pop(name) for name in list(fields) if any(word in name for word in words)}
-            if not own and kind != "data" and (kind == "weights" or gates):
+            if not own and path in bundle.release.thresholds and (kind == "weights" or (kind == "gate" and gates)):
                 reason = f"{path} does not say which {kind} it belongs to"
                 failures.append(failed("threshold", reason, subject=path, remedy="run `dvc repro calibrate`"))
             for name, digest in own.items():
@@ -220,7 +224,7 @@ def check_threshold(bundle: Bundle, files: Mapping[str, FileDigest]) -> list[Che
                     expected = f"{name} = one of {', '.join(allowed)}"[:400]
                     failures.append(_other_threshold(path, reason, expected, f"{name} = {digest}"))
     count = len(bundle.release.thresholds)
-    return settle("threshold", failures, f"{count} thresholds belong to the released weights and gate")
+    return settle("threshold", failures, f"{count} thresholds and their gates belong to the released weights")
 
 
 def _other_threshold(path: str, reason: str, expected: str, found: str) -> Check:

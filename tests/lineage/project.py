@@ -62,10 +62,12 @@ elif stage == "distill":
     teacher = md5_folder(Path("artifacts/pretrain/system1"))
     checkpoint(out / "system1", {"decisions": md5_file(data), "teacher": teacher})
 elif stage == "calibrate":
-    write_json(out / "gate.json", {"weights": [0.5, params["calibrate"]["alpha"]]})
+    weights = md5_folder(Path("artifacts/distill/system1"))
+    write_json(out / "gate.json", {"coefficients": [0.5, params["calibrate"]["alpha"]], "weights_digest": weights})
+    (out / "decisions.parquet").write_bytes(b"PAR1 labelled PAR1")
     write_json(out / "threshold.json", {"value": 0.7, "alpha": params["calibrate"]["alpha"],
-        "weights": md5_folder(Path("artifacts/distill/system1")), "gate": md5_file(out / "gate.json"),
-        "data": md5_file(data), "previous": 0.6})
+        "weights_digest": weights, "gate_digest": md5_file(out / "gate.json"),
+        "calibration_digest": md5_file(out / "decisions.parquet"), "previous_value": 0.6})
 elif stage == "evaluate":
     write_json(out / "metrics.json", {"success": 0.9})
 """
@@ -94,7 +96,7 @@ stages:
     cmd: python make.py calibrate
     deps: [make.py, artifacts/prepare/decisions.parquet, artifacts/validate/decisions.json, artifacts/distill/system1]
     params: [calibrate]
-    outs: [artifacts/calibrate/gate.json, artifacts/calibrate/threshold.json]
+    outs: [artifacts/calibrate/decisions.parquet, artifacts/calibrate/gate.json, artifacts/calibrate/threshold.json]
   evaluate:
     cmd: python make.py evaluate
     deps: [make.py, artifacts/distill/system1, artifacts/calibrate/threshold.json]

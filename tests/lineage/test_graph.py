@@ -83,6 +83,7 @@ def test_what_a_data_set_affects_is_found_over_all_releases_by_path_and_by_diges
     by_path = releases.affected_by("artifacts/prepare/decisions.parquet")
     assert [own.release for own in by_path] == ["r1", "r2"]
     made = ("validate/decisions.json", "pretrain/system1", "distill/system1", "calibrate/gate.json",
+            "calibrate/decisions.parquet",
             "calibrate/threshold.json", "evaluate/metrics.json")  # fmt: skip
     assert {content.path for content in by_path[0].contents} == {f"artifacts/{path}" for path in made}
     new = md5_file(two / "artifacts/prepare/decisions.parquet")

@@ -152,7 +152,10 @@ def test_a_threshold_from_another_release_is_found(project: Path, key: SigningKe
     assert failures(audit(project))["bytes"].subject == THRESHOLD
     resign(bundle, key)
     found = failures(audit(project))
-    assert found["threshold"].reason.endswith("was calibrated on other weights than are released")
+    path = "artifacts/calibrate/threshold.json"
+    assert {check.reason for check in audit(project).failures if check.name == "threshold"} == {
+        f"{path} was calibrated on other {kind} than are released" for kind in ("gate", "weights")
+    }  # and not the data: both were calibrated on the same
     assert found["outputs"].subject == "artifacts/calibrate/threshold.json"
 
 
@@ -163,16 +166,24 @@ def test_a_threshold_of_another_gate_or_of_a_checkpoint_beside_or_of_nothing_is_
     honest = path.read_bytes()
     other = md5_folder(project / "releases/r1" / PRETRAINED)  # is released too, but was not what was calibrated
     changes: list[tuple[dict[str, Any], str]] = [
-        ({"gate": "1" * 32}, "was calibrated on other gate than are released"),
-        ({"weights": other}, "was calibrated on other weights than are released"),
-        ({"data": "2" * 32}, "was calibrated on other data than are released"),
-        ({"weights": "none"}, "does not say which weights it belongs to"),
-        ({"gate": 3}, "does not say which gate it belongs to"),
+        ({"gate_digest": "1" * 32}, "was calibrated on other gate than are released"),
+        ({"weights_digest": other}, "was calibrated on other weights than are released"),
+        ({"calibration_digest": "2" * 32}, "was calibrated on other data than are released"),
+        ({"weights_digest": "none"}, "does not say which weights it belongs to"),
+        ({"gate_digest": 3}, "does not say which gate it belongs to"),
     ]
     for change, reason in changes:
         path.write_text(json.dumps({**json.loads(honest), **change}))
         resign(project / "releases/r1", key)
         assert failures(audit(project))["threshold"].reason == f"artifacts/calibrate/threshold.json {reason}"
+
+
+def test_a_gate_that_was_fitted_on_other_weights_is_found(project: Path, key: SigningKey) -> None:
+    path = project / "releases/r1/files/artifacts/calibrate/gate.json"
+    edit_json(path, lambda own: own.update(weights_digest="4" * 32))
+    resign(project / "releases/r1", key)
+    reasons = [check.reason for check in audit(project).failures if check.name == "threshold"]
+    assert "artifacts/calibrate/gate.json was calibrated on other weights than are released" in reasons
 
 
 def test_a_forged_hash_in_dvc_lock_is_found(project: Path, key: SigningKey) -> None:
