@@ -37,8 +37,8 @@ def test_curvature_is_the_second_derivative_along_the_gradient() -> None:
         READINGS[:8], head.value(READINGS[:8]), head.curvature(READINGS[:8]), strict=True
     ):
         e = torch.from_numpy(reading)
-        gradient = torch.autograd.functional.jacobian(value, e)  # type: ignore[no-untyped-call]
-        hessian = torch.autograd.functional.hessian(value, e)  # type: ignore[no-untyped-call]
+        gradient = torch.autograd.functional.jacobian(value, e)  # type: ignore[no-untyped-call]  # torch ships no types for it
+        hessian = torch.autograd.functional.hessian(value, e)  # type: ignore[no-untyped-call]  # torch ships no types for it
         assert found == pytest.approx(float(value(e)))
         assert curved == pytest.approx(float(gradient @ hessian @ gradient / (gradient @ gradient)))
 
