@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from dualmind.domains.reasoning.domain import as_prompt
-from dualmind.models.decoding import Written
 from dualmind.agent.stepwise import (
     Candidate,
     Chain,
@@ -19,6 +17,8 @@ from dualmind.agent.stepwise import (
     whole_chains,
     write_with_calls,
 )
+from dualmind.domains.reasoning.domain import as_prompt
+from dualmind.models.decoding import Written
 from dualmind.models.system2 import ReasonerParams, System2
 from dualmind.symbolic.calls import SymbolicCalls
 from dualmind.symbolic.checker import ReasoningChecker
