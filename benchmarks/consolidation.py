@@ -103,8 +103,8 @@ def method_rows(setting: Setting) -> list[Row]:
         drop, new = (interval([getattr(t, name) for t in trajectories]) for name in ("first_drop", "new_accuracy"))
         average = float(np.mean([t.average for t in trajectories]))
         words = (
-            f"{drop.value / lost:.2f} of sequential's {lost:.3f}; new tasks {new.value:.3f}, {new.value / learnt:.2f} of "
-            f"sequential's; mean at the end {average:.3f}"
+            f"{drop.value / lost:.2f} of sequential's {lost:.3f}; new tasks {new.value:.3f}, {new.value / learnt:.2f} "
+            f"of sequential's; mean at the end {average:.3f}"
         )
         claim = f"digits, {setting}-incremental: {method} loses on the first of five tasks"
         if method in ("sequential", "joint"):

@@ -23,8 +23,8 @@ from tests.learning.test_fisher import fisher, logistic
 from tests.learning.test_replay import PARAMS as REPLAY
 
 PARAMS = ConsolidationParams(
-    steps=60, batch_size=20, lr=0.02, gradient_clip=10.0,
-    ewc=EwcParams(strength=100.0, fisher="exact", fisher_examples=100, fisher_batch_size=50, decay=1.0),
+    steps=40, batch_size=20, lr=0.02, gradient_clip=10.0,
+    ewc=EwcParams(strength=100.0, fisher="exact", fisher_examples=50, fisher_batch_size=50, decay=1.0),
     replay=REPLAY, der=DerParams(alpha=0.1, beta=0.5),
 )  # fmt: skip
 
@@ -54,7 +54,7 @@ def test_the_penalty_is_the_quadratic_of_kirkpatrick_and_vanishes_at_its_anchor(
     assert float(ewc_penalty(trained(task.module), [anchor], 3.0).detach()) == 0.0
     with torch.no_grad():
         for p in task.module.parameters():
-            p += 0.5
+            p.add_(0.5)
     want = 3.0 / 2 * sum(float(value.sum()) for value in anchor.fisher.values()) * 0.25
     assert float(ewc_penalty(trained(task.module), [anchor, anchor], 3.0).detach()) == pytest.approx(2 * want, rel=1e-5)
 
@@ -84,7 +84,7 @@ def test_a_method_learns_both_tasks_and_a_seed_gives_the_same_figures(method: Me
 
 
 def test_every_method_forgets_less_than_sequential_training() -> None:
-    drops = {method: np.mean([run(method, seed=seed).first_drop for seed in range(3)]) for method in get_args(Method)}
+    drops = {method: np.mean([run(method, seed=seed).first_drop for seed in range(2)]) for method in get_args(Method)}
     assert all(drop < drops["sequential"] for method, drop in drops.items() if method != "sequential"), drops
 
 
