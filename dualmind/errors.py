@@ -9,6 +9,8 @@
     │   ├── ValidationFailed   a data set that did not pass its gate
     │   └── ReceiptMismatch    bytes other than those that were validated
     ├── CheckpointError        a checkpoint that is incomplete, unsafe or of other shapes
+    ├── ConsolidationError     a Fisher information or a replay buffer that does not fit the model or the batch
+    ├── DistillationError      a teacher and a student that do not speak one language
     ├── GateError              a gate that cannot be fitted, is damaged or belongs to other weights
     ├── RequestError           a request that an agent cannot take
     ├── CalibrationError       a threshold that cannot be proven, read or used
@@ -62,6 +64,14 @@ class ReceiptMismatch(DataError):
 
 class CheckpointError(DualmindError):
     """A checkpoint is incomplete, unsafe to load, or has other shapes than its config."""
+
+
+class ConsolidationError(DualmindError):
+    """A Fisher information or a replay buffer does not fit the model or the batch."""
+
+
+class DistillationError(DualmindError):
+    """Teacher and student do not share a vocabulary, or the teacher has nothing to teach."""
 
 
 class GateError(DualmindError):

@@ -48,10 +48,15 @@ class MixtureOfExperts(nn.Module):
         for expert in range(probability.shape[1]):
             rows = (chosen == expert).nonzero().squeeze(-1)  # (n,)
             if len(rows):
-                hidden = F.relu(F.linear(flat[rows], self.up[expert].to(x.dtype))).square()
-                value = F.linear(hidden, self.down[expert].to(x.dtype)) * best[rows, None].to(x.dtype)
+                up, down = self.matrices(expert, x.dtype)
+                hidden = F.relu(F.linear(flat[rows], up)).square()
+                value = F.linear(hidden, down) * best[rows, None].to(x.dtype)
                 out = out.index_add(0, rows, value.to(out.dtype))
         return out.view_as(x)
+
+    def matrices(self, expert: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Both matrices of one expert (F, D) and (D, F)."""
+        return self.up[expert].to(dtype), self.down[expert].to(dtype)
 
 
 def routings(model: nn.Module) -> list[Routing]:
