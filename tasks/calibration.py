@@ -192,11 +192,11 @@ def version_month(root: Path, period: str, *, groups: ProcessGroups, limit_s: fl
     Raises:
         PipelineError: DVC failed.
     """
-    paths = [DATA / f"{period}{kind}" for kind in (".parquet", ".json", ".receipt.json")]
-    dvc.add(paths, root, groups, timeout_s=limit_s, log=get_run_logger().info)
     path = root / DATA.parent / "months.yaml"
     periods = set(yaml.safe_load(path.read_text(encoding="utf-8"))["periods"]) if path.exists() else set()
     write_text(path, yaml.safe_dump({"periods": sorted({*periods, period})}))
+    paths = [DATA / f"{period}{kind}" for kind in (".parquet", ".json", ".receipt.json")]
+    dvc.add(paths, root, groups, timeout_s=limit_s, log=get_run_logger().info)
 
 
 @task(cache_policy=NO_CACHE)
