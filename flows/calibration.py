@@ -110,7 +110,7 @@ def _calibrate(
     if isinstance(frozen, str):
         return _keep(store, folder, period, now, frozen, None, None)
     validate_month(root, period.name)
-    drift = drift_test(root, params, period, now.release)
+    drift = drift_test(root, params, period, now.labels)
     version_month(root, period.name, groups=groups, limit_s=60 * how.stage_limit_minutes)
     stage = run_stage.with_options(name=f"recalibrate@{period.name}")
     stage(f"recalibrate@{period.name}", root / DATA.parent, [], groups=groups, params=how)
@@ -160,7 +160,7 @@ def _show(decision: Decision) -> None:
     if (frozen := decision.frozen) is not None:
         rows += [
             {"what": f"decisions of release {frozen.release}", "value": frozen.decisions},
-            {"what": "decisions of other releases, left out", "value": sum(frozen.other_releases.values())},
+            {"what": "decisions of other weights or gates, left out", "value": sum(frozen.others.values())},
             {"what": "drawn for the audit", "value": frozen.drawn},
             {"what": "labelled by the audit", "value": frozen.labelled},
         ]

@@ -73,7 +73,7 @@ def look(root: Path, params: CalibrationParams, path: Path, now: datetime) -> Wa
                 with MonthReader(root / params.traffic, month) as reader:
                     yield from reader.batches(COLUMNS)
 
-    watch = watch.after(batches(), production.release, production.threshold, now=now, wait=wait)
+    watch = watch.after(batches(), production.labels, production.threshold, now=now, wait=wait)
     watch.write(path)
     return watch
 

@@ -76,8 +76,9 @@ def recalibrate(params: RecalibrateParams, labelled: ValidatedDataset, month: Fr
     """
     labelled.check()
     table = pq.read_table(labelled.path, columns=["score", "correct", "release"])
-    if (found := sorted(set(table["release"].to_pylist()))) != [month.release]:
-        raise CalibrationError(f"{labelled.path} is of release {', '.join(found)}, not {month.release}; freeze it again")
+    if others := sorted(set(table["release"].to_pylist()) - set(month.labels)):
+        own = ", ".join(month.labels)
+        raise CalibrationError(f"{labelled.path} holds decisions of {', '.join(others)}, not of {own}; freeze it again")
     sample = month.sample(table["score"].to_numpy(), table["correct"].to_numpy())
     outcome = _prove(params, sample, month, labelled.md5)
     with atomic_folder(out) as folder:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from dualmind.calibration.drift import DriftReport, compare_months
 from dualmind.calibration.month import Frozen, collect, describe, draw, freeze
 from dualmind.calibration.production import Production
 from dualmind.data.suites import SuiteParams
+from dualmind.data.traffic import SCHEMA
 from dualmind.data.validation import validate
 from dualmind.errors import CalibrationError, PipelineError
 from dualmind.storage import md5_file, write_text
@@ -148,14 +149,15 @@ def collect_month(root: Path, params: CalibrationParams, period: Period, product
     log.info("compacted %s: %s", period.month, report)
     grid = np.round(np.linspace(0, 1, params.grid_points), 9)
     with MonthReader(traffic, period.month) as reader:
-        found = collect(reader.batches(), serves, grid)
+        found = collect(reader.batches(SCHEMA.names), production.labels, grid)
     if not found.decisions:
-        others = ", ".join(f"{count} of {name}" for name, count in found.other_releases.items())
-        return f"no traffic of release {serves} in {period.month} ({others or 'it is empty'}): other weights prove nothing"
+        others = ", ".join(f"{count} decisions of {name}" for name, count in found.others.items()) or "no decisions"
+        return f"{period.month} has {others}, none of the weights and the gate of {serves}: others prove nothing about it"
     frozen = describe(
         found,
         period=period.name,
         release=serves,
+        labels=sorted(production.labels),
         weights_digest=production.threshold.weights_digest,
         gate_digest=production.threshold.gate_digest,
         previous_value=production.threshold.value,
@@ -200,8 +202,8 @@ def version_month(root: Path, period: str, *, groups: ProcessGroups, limit_s: fl
 
 
 @task(cache_policy=NO_CACHE)
-def drift_test(root: Path, params: CalibrationParams, period: Period, release: str) -> DriftReport | None:
-    """Compare the month with the one before; None where the release has no traffic in one of them.
+def drift_test(root: Path, params: CalibrationParams, period: Period, labels: Collection[str]) -> DriftReport | None:
+    """Compare the month with the one before; None where what serves has no traffic in one of them.
 
     Raises:
         TrafficError: the log is damaged.
@@ -214,7 +216,7 @@ def drift_test(root: Path, params: CalibrationParams, period: Period, release: s
         with MonthReader(root / params.traffic, month) as reader:
             rows = sum(len(batch) for batch in reader.batches(["release"]))
             share = min(1.0, params.drift.max_rows / max(rows, 1))
-            months.append(draw(reader.batches(_DRIFT_COLUMNS), release, share, rng))
+            months.append(draw(reader.batches(_DRIFT_COLUMNS), labels, share, rng))
     (before, mix_before), (now, mix_now) = months
     if not mix_before or not mix_now:
         return None

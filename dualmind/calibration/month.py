@@ -1,11 +1,11 @@
 """A month of traffic as a proof reads it: the rows that the audit labelled, and where all others stand on the grid.
 
-Traffic of another release says nothing about the one that serves: its scores come from another gate and its answers
-from other weights. It is counted and left out.
+Traffic of other weights or of another gate says nothing about those that serve. A decision's column ``release`` names
+what served it, so that such traffic is told apart, counted and left out.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -30,12 +30,13 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     period: str  # "2026-11", or "2026-11-until-15T0300" of a month that is not over
-    release: str  # that served
+    release: str  # that serves
+    labels: list[str]  # what the log calls decisions of its weights and gate
     weights_digest: Digest  # System 1's
     gate_digest: Digest
     previous_value: float = Field(allow_inf_nan=False)  # the threshold that served
-    decisions: int = Field(ge=1)  # of this release
-    other_releases: dict[str, int]  # decisions by release, which are left out
+    decisions: int = Field(ge=1)  # of these labels
+    others: dict[str, int]  # decisions by other labels, which are left out
     drawn: int = Field(ge=0)  # for the audit
     labelled: int = Field(ge=0)  # by the audit; the rows of the frozen file
     grid: list[float]  # thresholds from strict to loose, fixed before anybody looked at a label
@@ -74,13 +75,13 @@ class Collected:
 
     rows: pa.Table  # SCHEMA; drawn and labelled by the audit
     decisions: int
-    other_releases: dict[str, int]
+    others: dict[str, int]
     drawn: int
     accepted: npt.NDArray[np.int64]  # (G,)
     audited_from: float | None
 
 
-def collect(batches: Iterable[pa.RecordBatch], release: str, grid: npt.ArrayLike) -> Collected:
+def collect(batches: Iterable[pa.RecordBatch], labels: Collection[str], grid: npt.ArrayLike) -> Collected:
     """Take what a proof needs from a month; memory grows with the labelled rows only.
 
     Where the audit draws from accepted answers alone, nothing is known below the highest threshold that served
@@ -89,7 +90,7 @@ def collect(batches: Iterable[pa.RecordBatch], release: str, grid: npt.ArrayLike
 
     Args:
         batches: traffic with at least the columns of SCHEMA.
-        release: the one that serves.
+        labels: what the log calls decisions of the weights and the gate that serve.
         grid: thresholds.
 
     Raises:
@@ -103,9 +104,9 @@ def collect(batches: Iterable[pa.RecordBatch], release: str, grid: npt.ArrayLike
     kept = [SCHEMA.empty_table()]
     for batch in batches:
         table = pa.Table.from_batches([batch])
-        releases = pc.value_counts(table["release"].cast(pa.string())).to_pylist()
-        others.update({one["values"]: one["counts"] for one in releases if one["values"] != release})
-        own = table.filter(pc.equal(table["release"].cast(pa.string()), release))
+        found = pc.value_counts(table["release"].cast(pa.string())).to_pylist()
+        others.update({one["values"]: one["counts"] for one in found if one["values"] not in labels})
+        own = of_labels(table, labels)
         scores = own["score"].to_numpy()
         check_scores(scores, decisions)
         rejected = pc.not_equal(own["tier"].cast(pa.string()), "system1").to_numpy()
@@ -118,6 +119,12 @@ def collect(batches: Iterable[pa.RecordBatch], release: str, grid: npt.ArrayLike
     audits_all = drawn_rejected or np.isneginf(top_rejected)
     start = None if audits_all else float(np.nextafter(top_rejected, np.inf))
     return Collected(pa.concat_tables(kept), decisions, dict(sorted(others.items())), drawn, accepted, start)
+
+
+def of_labels(table: pa.Table, labels: Collection[str]) -> pa.Table:
+    """The decisions that the log calls so."""
+    wanted = pa.array(sorted(labels), pa.string())
+    return table.filter(pc.is_in(table["release"].cast(pa.string()), value_set=wanted))
 
 
 def freeze(collected: Collected, frozen: Frozen, folder: Path) -> None:
@@ -135,7 +142,7 @@ def describe(collected: Collected, **known: Any) -> Frozen:
     """The description of a collected month; ``known`` are the fields that traffic does not tell."""
     return Frozen(
         decisions=collected.decisions,
-        other_releases=collected.other_releases,
+        others=collected.others,
         drawn=collected.drawn,
         labelled=len(collected.rows),
         accepted=collected.accepted.tolist(),
@@ -145,13 +152,13 @@ def describe(collected: Collected, **known: Any) -> Frozen:
 
 
 def draw(
-    batches: Iterable[pa.RecordBatch], release: str, share: float, rng: np.random.Generator
+    batches: Iterable[pa.RecordBatch], labels: Collection[str], share: float, rng: np.random.Generator
 ) -> tuple[dict[str, npt.NDArray[np.float64]], list[str]]:
-    """A random share of a release's decisions, to compare months by.
+    """A random share of the decisions, to compare months by.
 
     Args:
         batches: with ``release``, ``score``, ``confidence`` and ``domain``.
-        release: the one whose decisions count.
+        labels: what the log calls the decisions that count.
         share: of them, 0..1.
         rng: draws.
 
@@ -162,7 +169,7 @@ def draw(
     domains: list[str] = []
     for batch in batches:
         table = pa.Table.from_batches([batch])
-        own = table.filter(pc.equal(table["release"].cast(pa.string()), release))
+        own = of_labels(table, labels)
         chosen = own.filter(pa.array(rng.random(len(own)) < share))
         for name, found in numbers.items():
             found.append(chosen[name].to_numpy())

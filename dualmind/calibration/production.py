@@ -24,7 +24,11 @@ class Production(Protocol):
 
     @property
     def release(self) -> str:
-        """Name of the release, as traffic has it."""
+        """Name of the release."""
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """What the log's column ``release`` holds for decisions of the same weights and the same gate."""
 
     @property
     def gate_path(self) -> Path:
@@ -73,6 +77,11 @@ class Current(BaseModel):
     changes: tuple[Change, ...]  # in the order of writing; the last one serves
     served: tuple[int, ...]  # places in ``changes`` that a rollback can go back to, the one that serves last
     folder: Path
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """The release's name."""
+        return frozenset({self.release})
 
     @property
     def gate_path(self) -> Path:

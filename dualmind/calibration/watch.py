@@ -1,7 +1,7 @@
 """The monitor on traffic: each labelled decision is bet on once, in the order of time, whenever somebody looks."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Self
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from dualmind.calibration.monitor import Monitor
+from dualmind.calibration.month import of_labels
 from dualmind.calibration.sample import proof_rows
 from dualmind.calibration.threshold import Threshold
 from dualmind.errors import CalibrationError
@@ -70,13 +71,19 @@ class Watch(BaseModel):
         return found
 
     def after(
-        self, batches: Iterable[pa.RecordBatch], release: str, threshold: Threshold, *, now: datetime, wait: timedelta
+        self,
+        batches: Iterable[pa.RecordBatch],
+        labels: Collection[str],
+        threshold: Threshold,
+        *,
+        now: datetime,
+        wait: timedelta,
     ) -> Self:
         """Bet on what was accepted, audited and labelled since, up to ``now - wait``.
 
         Args:
             batches: traffic with COLUMNS.
-            release: whose decisions count.
+            labels: what the log calls the decisions that count.
             threshold: the one that is watched.
             now: the time.
             wait: how long the audit has to label a decision; what is labelled later is not bet on.
@@ -89,14 +96,13 @@ class Watch(BaseModel):
             table = pa.Table.from_batches([batch])
             time = table["time"]
             inside = pc.and_(pc.greater(time, pa.scalar(self.until)), pc.less_equal(time, pa.scalar(until)))
-            own = pc.equal(table["release"].cast(pa.string()), release)
             accepted = pc.greater_equal(table["score"], threshold.value)
-            kept.append(proof_rows(table.filter(pc.and_(pc.and_(inside, own), accepted))))
-        labels: list[bool] = []
+            kept.append(proof_rows(of_labels(table.filter(pc.and_(inside, accepted)), labels)))
+        verdicts: list[bool] = []
         if kept:
             rows = pa.concat_tables(kept).sort_by([("time", "ascending"), ("request_id", "ascending")])
-            labels = rows["correct"].to_numpy().astype(np.bool_).tolist()
-        return self.model_copy(update={"until": until, "monitor": self.monitor.after(labels)})
+            verdicts = rows["correct"].to_numpy().astype(np.bool_).tolist()
+        return self.model_copy(update={"until": until, "monitor": self.monitor.after(verdicts)})
 
 
 def digest_of(threshold: Threshold) -> str:

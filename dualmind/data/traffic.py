@@ -61,7 +61,6 @@ def traffic_decisions(params: SuiteParams) -> Suite:
             gxe.ExpectColumnValuesToBeInSet(column="tier", value_set=_TIERS),
             gxe.ExpectColumnValuesToBeInSet(column="audited", value_set=[True]),
             gxe.ExpectColumnValuesToBeInSet(column="label_source", value_set=_AUDIT_SOURCES),
-            gxe.ExpectColumnUniqueValueCountToBeBetween(column="release", min_value=1, max_value=1),
         ],
     )
 

@@ -28,9 +28,9 @@ def freeze_month(root: Path, number: int = 1500, **changes: Any) -> Frozen:
     """Log a month, and freeze it in the folder."""
     log_traffic(root / "traffic", MONTH, decisions(MONTH, number, np.random.default_rng(0), **changes))
     with MonthReader(root / "traffic", MONTH) as reader:
-        found = collect(reader.batches(), "r1", GRID)
+        found = collect(reader.batches(), {"r1"}, GRID)
     known = {"weights_digest": WEIGHTS, "gate_digest": "b" * 32, "previous_value": 0.9, "grid": GRID[::-1].tolist()}
-    frozen = describe(found, period=MONTH, release="r1", **known)
+    frozen = describe(found, period=MONTH, release="r1", labels=["r1"], **known)
     freeze(found, frozen, root / DATA)
     return frozen
 
@@ -131,9 +131,9 @@ def test_where_only_accepted_answers_were_audited_no_lower_threshold_is_tried(tm
     ]
     log_traffic(tmp_path / "traffic", MONTH, pairs)
     with MonthReader(tmp_path / "traffic", MONTH) as reader:
-        found = collect(reader.batches(), "r1", GRID)
+        found = collect(reader.batches(), {"r1"}, GRID)
     known = {"weights_digest": WEIGHTS, "gate_digest": "b" * 32, "previous_value": 0.6, "grid": GRID[::-1].tolist()}
-    frozen = describe(found, period=MONTH, release="r1", **known)
+    frozen = describe(found, period=MONTH, release="r1", labels=["r1"], **known)
     freeze(found, frozen, tmp_path / DATA)
     outcome = recalibrate(PROMISE, validated(tmp_path), frozen, tmp_path / "out")
     assert outcome.threshold is not None
@@ -152,7 +152,7 @@ def test_other_bytes_than_those_that_were_validated_are_refused(tmp_path: Path) 
 def test_traffic_of_another_release_is_refused(tmp_path: Path) -> None:
     frozen = freeze_month(tmp_path, 400)
     spoil(tmp_path, "release", ["r0"] * 400)
-    with pytest.raises(CalibrationError, match="is of release r0, not r1"):
+    with pytest.raises(CalibrationError, match="holds decisions of r0, not of r1"):
         recalibrate(PROMISE, validated(tmp_path), frozen, tmp_path / "out")
 
 
