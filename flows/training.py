@@ -10,7 +10,6 @@ records, and every run holds the content hashes of what each stage read and made
 
 import argparse
 import json
-import os
 import signal
 import sys
 import threading
@@ -27,26 +26,20 @@ from tasks.dvc import StageRef, order_lock
 from tasks.graph import Stage, read_graph, select
 from tasks.programs import ProcessGroups
 
-# before Prefect is imported: it reads its settings then. What the user has set stays.
-for _key, _value in {
-    "PREFECT_HOME": str(Path.cwd() / ".prefect"),
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",  # the default of 20 s is too short on a busy laptop
-    "DO_NOT_TRACK": "1",
-}.items():
-    os.environ.setdefault(_key, _value)
+import flows.settings  # noqa: F401  # before Prefect
 
-from prefect import flow, get_run_logger  # noqa: E402
-from prefect.artifacts import create_table_artifact  # noqa: E402
-from prefect.client.orchestration import get_client  # noqa: E402
-from prefect.exceptions import CancelledRun, TerminationSignal  # noqa: E402
-from prefect.futures import PrefectFuture  # noqa: E402
-from prefect.runtime import deployment, flow_run  # noqa: E402
-from prefect.server.api.server import SubprocessASGIServer  # noqa: E402
-from prefect.settings import get_current_settings  # noqa: E402
-from prefect.states import Cancelled  # noqa: E402
+# isort: split
+from prefect import flow, get_run_logger
+from prefect.artifacts import create_table_artifact
+from prefect.client.orchestration import get_client
+from prefect.exceptions import CancelledRun, TerminationSignal
+from prefect.futures import PrefectFuture
+from prefect.runtime import deployment, flow_run
+from prefect.server.api.server import SubprocessASGIServer
+from prefect.settings import get_current_settings
+from prefect.states import Cancelled
 
-from tasks.stage import FlowParams, run_stage  # noqa: E402
+from tasks.stage import FlowParams, run_stage
 
 _POLL_S = 5.0
 

@@ -94,6 +94,21 @@ def reproduce(
     return read_lock(name, root)
 
 
+def add(
+    paths: Sequence[Path], root: Path, groups: ProcessGroups, *, timeout_s: float, log: Callable[[str], None]
+) -> None:
+    """Keep files in DVC's cache, and their hashes in ``.dvc`` files beside them; again does no harm.
+
+    Raises:
+        PipelineError: DVC failed, or took longer than ``timeout_s`` seconds.
+    """
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "add", *map(str, paths)]
+    ended = run_program(command, root, groups, timeout_s=timeout_s, log=log)
+    if ended.code:
+        names = ", ".join(path.name for path in paths)
+        raise PipelineError(f"{names} could not be put under DVC ({_reason(ended)}):\n" + "\n".join(ended.tail))
+
+
 def run_program(
     command: Sequence[str], root: Path, groups: ProcessGroups, *, timeout_s: float, log: Callable[[str], None]
 ) -> Ended:
@@ -181,8 +196,9 @@ def _reason(ended: Ended) -> str:
 
 def _lock_holder(root: Path) -> psutil.Process | None:
     """The process that wrote its pid into DVC's lock last, if it lives; none where DVC is set to use hard links."""
+    top = next((folder for folder in (root, *root.parents) if (folder / ".dvc").is_dir()), root)
     try:
-        return psutil.Process(int((root / ".dvc" / "tmp" / "lock").read_text(encoding="utf-8")))
+        return psutil.Process(int((top / ".dvc" / "tmp" / "lock").read_text(encoding="utf-8")))
     except (OSError, ValueError, psutil.NoSuchProcess):
         return None
 

@@ -22,7 +22,9 @@ from dualmind.domains.base import SPLITS
 if TYPE_CHECKING:
     import pandas as pd
 
-SuiteName = Literal["household decisions", "household problems", "reasoning decisions", "reasoning problems"]
+SuiteName = Literal[
+    "household decisions", "household problems", "reasoning decisions", "reasoning problems", "traffic decisions"
+]
 
 _PANDAS_TYPES = {pa.string(): "str", pa.int64(): "int64", pa.float64(): "float64", pa.list_(pa.string()): "list"}
 _DEMONSTRATED = ["train", "valid_train"]  # the other splits are for judging only
@@ -102,6 +104,10 @@ def build_suite(name: SuiteName, params: SuiteParams) -> Suite:
             return _reasoning_decisions(params)
         case "reasoning problems":
             return _reasoning_problems(params)
+        case "traffic decisions":
+            from dualmind.data.traffic import traffic_decisions  # which is made of this module's classes
+
+            return traffic_decisions(params)
 
 
 def _decisions(name: SuiteName, params: SuiteParams, helpers: Sequence[Helper], rules: Sequence[Any]) -> Suite:

@@ -5,11 +5,12 @@ what it shows, for readers who cannot see it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 _WIDTH = 360
 _ROW = 44  # height of one bar with its label above it
+_SHOWN_ALPHAS = 6  # bounds of a few answers are near 1 and would flatten all else
 
 
 def bars(rows: Sequence[tuple[str, float, float, float]]) -> str:
@@ -62,6 +63,20 @@ def lines(series: Sequence[tuple[str, Sequence[tuple[float, float]]]], x_label: 
     ends = [(label, *own[0], *own[-1]) for label, own in series]
     words = "; ".join(f"{label}: {y0:.3g} at {x0:g}, {y1:.3g} at {x1:g}" for label, x0, y0, x1, y1 in ends)
     return _svg(bottom + 40, f"{y_label} over {x_label}; {words}", parts)
+
+
+def risk_plot(points: Sequence[Mapping[str, float]], alpha: float) -> str:
+    """Error of the answers that System 1 keeps, over their share of all: as observed, its upper bound, and alpha.
+
+    Args:
+        points: of a risk curve, from strict to loose, with ``share``, ``n`` > 0, ``errors`` and ``upper_bound``.
+        alpha: highest error rate that is allowed.
+    """
+    observed = [(point["share"], point["errors"] / point["n"]) for point in points]
+    shown = [(p["share"], p["upper_bound"]) for p in points if p["upper_bound"] <= _SHOWN_ALPHAS * alpha]
+    limit = [(0.0, alpha), (points[-1]["share"], alpha)]
+    series = [("error", observed), ("bound", shown), ("alpha", limit)]
+    return lines([own for own in series if own[1]], "System 1's share of decisions", "error of its answers")
 
 
 def _bar(top: float, label: str, value: float, low: float, high: float) -> str:

@@ -1,0 +1,98 @@
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dualmind.calibration.month import collect, draw
+from dualmind.calibration.sample import AUDIT_SOURCES, Sample
+from dualmind.data import traffic
+from dualmind.errors import CalibrationError
+from dualmind.traffic.read import MonthReader
+from dualmind.traffic.schema import SCHEMA, Decision, Label
+from tests.calibration.traffic import decisions, log_traffic
+
+MONTH = "2026-10"
+GRID = np.linspace(0, 1, 21)
+
+
+
+
+def test_frozen_columns_are_those_of_traffic() -> None:
+    for field in traffic.SCHEMA:
+        assert SCHEMA.field(field.name).type == field.type
+    assert traffic._AUDIT_SOURCES == list(AUDIT_SOURCES)
+
+
+def test_counts_are_those_of_the_sample_that_traffic_itself_gives(tmp_path: Path) -> None:
+    log_traffic(tmp_path, MONTH, decisions(MONTH, 500, np.random.default_rng(0)), labelled=300)
+    with MonthReader(tmp_path, MONTH) as reader:
+        found = collect(reader.batches(), {"r1"}, GRID)
+        expected = Sample.collect(reader.batches(), GRID)
+    assert found.accepted.tolist() == expected.accepted.tolist()
+    assert (found.decisions, found.drawn - len(found.rows)) == (expected.decisions, expected.unlabelled)
+    assert found.rows["score"].to_pylist() == expected.scores.tolist()
+
+
+def test_feedback_and_rows_that_were_not_drawn_are_left_out(tmp_path: Path) -> None:
+    pairs = decisions(MONTH, 40, np.random.default_rng(0))
+    pairs = [(own, label.model_copy(update={"source": "feedback"})) for own, label in pairs[:10]] + [
+        (own.model_copy(update={"audited": i % 2 == 0}), label) for i, (own, label) in enumerate(pairs[10:])
+    ]
+    log_traffic(tmp_path, MONTH, pairs)
+    with MonthReader(tmp_path, MONTH) as reader:
+        found = collect(reader.batches(), {"r1"}, GRID)
+    assert (found.decisions, found.drawn, len(found.rows)) == (40, 25, 15)
+
+
+def test_decisions_of_other_weights_or_gates_are_counted_and_left_out(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pairs = [(own.model_copy(update={"release": f"r1#{i % 3}"}), label) for i, (own, label) in
+             enumerate(decisions(MONTH, 30, rng))]  # fmt: skip
+    log_traffic(tmp_path, MONTH, pairs)
+    with MonthReader(tmp_path, MONTH) as reader:
+        found = collect(reader.batches(), {"r1#1", "r1#2", "r1#9"}, GRID)
+    assert (found.decisions, found.others) == (20, {"r1#0": 10})
+    assert set(found.rows["release"].to_pylist()) == {"r1#1", "r1#2"}
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans(), st.booleans()), max_size=30))
+def test_the_sample_starts_above_all_scores_that_system_2_took_over_unless_those_were_drawn_too(
+    rows: list[tuple[float, bool, bool]],
+) -> None:
+    table = pa.table({name: pa.nulls(len(rows), SCHEMA.field(name).type) for name in SCHEMA.names})
+    columns = {
+        "score": [score for score, _, _ in rows],
+        "tier": ["system1" if accepted else "full" for _, accepted, _ in rows],
+        "audited": [drawn for _, _, drawn in rows],
+        "release": ["r1"] * len(rows),
+    }
+    for name, values in columns.items():
+        field = SCHEMA.field(name)
+        table = table.set_column(SCHEMA.names.index(name), field, pa.array(values, field.type))
+    found = collect(table.to_batches(), {"r1"}, GRID)
+    rejected = [score for score, accepted, _ in rows if not accepted]
+    if not rejected or any(drawn and not accepted for _, accepted, drawn in rows):
+        assert found.audited_from is None
+    else:
+        assert found.audited_from is not None
+        assert max(rejected) < found.audited_from <= np.nextafter(max(rejected), 2)
+
+
+def test_a_score_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    log_traffic(tmp_path, MONTH, decisions(MONTH, 3, np.random.default_rng(0)))
+    with MonthReader(tmp_path, MONTH) as reader:
+        table = reader.batches().read_all()
+    spoiled = table.set_column(table.column_names.index("score"), "score", pa.array([0.1, float("nan"), 0.3]))
+    with pytest.raises(CalibrationError, match="the score of row 1 is nan"):
+        collect(spoiled.to_batches(), {"r1"}, GRID)
+
+
+def test_a_share_is_drawn_for_comparing_months(tmp_path: Path) -> None:
+    log_traffic(tmp_path, MONTH, decisions(MONTH, 2000, np.random.default_rng(0)))
+    with MonthReader(tmp_path, MONTH) as reader:
+        numbers, domains = draw(reader.batches(), {"r1"}, 0.25, np.random.default_rng(1))
+    assert len(numbers["score"]) == len(numbers["confidence"]) == len(domains)
+    assert 400 < len(domains) < 600
