@@ -1,6 +1,7 @@
 """Attention and feed-forward layers: plain attention, which on a CPU is thrice as fast as the fused kernel here."""
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -12,20 +13,30 @@ from dualmind.models.experts import MixtureOfExperts
 
 
 def rotate(x: Tensor, offset: int, base: float) -> Tensor:
-    """Rotary positions (Su et al. 2021, Eq. 34), angles computed on the fly in float32.
+    """Rotary positions (Su et al. 2021, Eq. 34).
 
     Args:
         x: queries or keys (B, H, L, d).
         offset: position of the first of the L.
         base: base of the angles.
     """
-    half = x.shape[-1] // 2
-    frequency = base ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)  # (d/2,)
-    position = torch.arange(offset, offset + x.shape[-2], device=x.device, dtype=torch.float32)  # (L,)
-    angle = position[:, None] * frequency  # (L, d/2)
-    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    half, end = x.shape[-1] // 2, offset + x.shape[-2]
+    cos, sin = _angles(half, base, 64 * math.ceil(end / 64), x.device, x.dtype)
+    cos, sin = cos[offset:end], sin[offset:end]  # (L, d/2)
     a, b = x[..., :half], x[..., half:]
     return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
+
+
+@lru_cache(maxsize=64)
+def _angles(half: int, base: float, length: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the first positions (length, half), computed in float32.
+
+    No buffers of a module: those that are not saved are garbage after ``from_pretrained``.
+    """
+    with torch.inference_mode(mode=False):  # they may be made while answering and used while training
+        frequency = base ** (-torch.arange(half, device=device, dtype=torch.float32) / half)  # (d/2,)
+        angle = torch.arange(length, device=device, dtype=torch.float32)[:, None] * frequency  # (length, d/2)
+        return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
