@@ -20,13 +20,12 @@ from typing import Any, cast
 import httpx
 import yaml
 
+import flows.settings  # noqa: F401  # before Prefect
 from dualmind.errors import ParamsError, PipelineError
 from stages.params import load_params
 from tasks.dvc import StageRef, order_lock
 from tasks.graph import Stage, read_graph, select
 from tasks.programs import ProcessGroups
-
-import flows.settings  # noqa: F401  # before Prefect
 
 # isort: split
 from prefect import flow, get_run_logger

@@ -11,19 +11,17 @@ from dualmind.calibration.sample import AUDIT_SOURCES, Sample
 from dualmind.data import traffic
 from dualmind.errors import CalibrationError
 from dualmind.traffic.read import MonthReader
-from dualmind.traffic.schema import SCHEMA, Decision, Label
+from dualmind.traffic.schema import SCHEMA
 from tests.calibration.traffic import decisions, log_traffic
 
 MONTH = "2026-10"
 GRID = np.linspace(0, 1, 21)
 
 
-
-
 def test_frozen_columns_are_those_of_traffic() -> None:
     for field in traffic.SCHEMA:
         assert SCHEMA.field(field.name).type == field.type
-    assert traffic._AUDIT_SOURCES == list(AUDIT_SOURCES)
+    assert list(AUDIT_SOURCES) == traffic._AUDIT_SOURCES
 
 
 def test_counts_are_those_of_the_sample_that_traffic_itself_gives(tmp_path: Path) -> None:
