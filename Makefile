@@ -3,6 +3,7 @@
 # make test                  sets up and runs the tests; make test-slow runs the long ones
 # make check                 architecture, types and style
 # make bench / make report   measures the claims / draws all results on one page
+# make demo                  two months of made-up traffic, calibrated by a local Prefect server; ends with a page
 # make ui                    a local Prefect server with the training flow on it; PORT=4300 for another port
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +15,7 @@ export DO_NOT_TRACK := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: repro test test-slow check bench report ui pipeline clean
+.PHONY: repro test test-slow check bench report ui demo pipeline clean
 .DEFAULT_GOAL := repro
 
 $(READY): pyproject.toml constraints.txt
@@ -57,6 +58,9 @@ report: $(READY)
 
 ui: $(READY)
 	python -m flows.ui $(PORT)
+
+demo: $(READY)
+	python -m flows.demo $(PORT)
 
 pipeline: $(READY)  # the README's picture of the stage graph
 	python -m tasks.picture docs/pipeline.svg

@@ -50,7 +50,9 @@ def monitor(root: Path | str) -> Watch:
     with alone(root):
         watch = look(root, params, path, datetime.now(UTC))
         found = watch.monitor
-        get_run_logger().info("%d of %d accepted answers were wrong; alarm: %s", found.errors, found.labels, found.alarm)
+        get_run_logger().info(
+            "%d of %d accepted answers were wrong; alarm: %s", found.errors, found.labels, found.alarm
+        )
         if found.alarm and not watch.told:
             payload = {"labels": found.labels, "errors": found.errors, "alpha": found.alpha, "alarm_at": found.alarm_at}
             resource = {"prefect.resource.id": f"dualmind.threshold.{watch.threshold}"}

@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
         print(f"{' '.join(arguments)} is no port; give a number below 65536: python -m flows.ui 4300", file=sys.stderr)
         return 2
     port = int(arguments[0]) if arguments else 4200
-    if not _is_free(port):
+    if not is_free(port):
         print(
             f"port {port} of 127.0.0.1 is taken; stop what listens there, or take another one: make ui PORT={port + 1}",
             file=sys.stderr,
@@ -54,7 +54,7 @@ def _serve(port: int) -> int:
     flow: subprocess.Popen[bytes] | None = None
     code = 128 + signal.SIGINT
     try:
-        problem = _wait(environment["PREFECT_API_URL"], server)
+        problem = wait_for_server(environment["PREFECT_API_URL"], server)
         if problem is not None:
             print(problem, file=sys.stderr)
             return 1
@@ -66,8 +66,8 @@ def _serve(port: int) -> int:
         print("stopping the flow and the server", flush=True)
     finally:
         if flow is not None:
-            _end(flow)
-        _end(server)
+            end(flow)
+        end(server)
     return code
 
 
@@ -75,7 +75,8 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether a server can listen at the port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # else a port is taken for minutes after its end
         try:
@@ -85,7 +86,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _wait(url: str, server: subprocess.Popen[bytes]) -> str | None:
+def wait_for_server(url: str, server: subprocess.Popen[bytes]) -> str | None:
     """Wait until the server answers; what is wrong if it does not."""
     deadline = time.monotonic() + _START_LIMIT_S
     while time.monotonic() < deadline:
@@ -102,7 +103,7 @@ def _wait(url: str, server: subprocess.Popen[bytes]) -> str | None:
     return f"the Prefect server did not answer at {url} within {_START_LIMIT_S:.0f} s"
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """Ask a process to end, then kill its group."""
     if process.poll() is None:
         process.terminate()

@@ -152,7 +152,9 @@ def collect_month(root: Path, params: CalibrationParams, period: Period, product
         found = collect(reader.batches(SCHEMA.names), production.labels, grid)
     if not found.decisions:
         others = ", ".join(f"{count} decisions of {name}" for name, count in found.others.items()) or "no decisions"
-        return f"{period.month} has {others}, none of the weights and the gate of {serves}: others prove nothing about it"
+        return (
+            f"{period.month} has {others}, none of the weights and the gate of {serves}: others prove nothing about it"
+        )
     frozen = describe(
         found,
         period=period.name,

@@ -56,7 +56,7 @@ class Watch(BaseModel):
 
     @classmethod
     def of(cls, before: "Watch | None", threshold: Threshold, level: float, now: datetime) -> "Watch":
-        """The state to go on from: a new threshold starts anew, as the labels that it was proven on tell nothing new."""
+        """The state to go on from; a new threshold starts anew, as labels that it was proven on tell nothing new."""
         digest = digest_of(threshold)
         if before is not None and before.threshold == digest:
             return before

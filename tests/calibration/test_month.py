@@ -18,8 +18,6 @@ MONTH = "2026-10"
 GRID = np.linspace(0, 1, 21)
 
 
-
-
 def test_frozen_columns_are_those_of_traffic() -> None:
     for field in traffic.SCHEMA:
         assert SCHEMA.field(field.name).type == field.type

@@ -42,7 +42,9 @@ def test_every_change_is_recorded_with_who_and_why(tmp_path: Path) -> None:
     serve(tmp_path, 0.5)
     production.promote(tmp_path, threshold(0.7, md5_file(tmp_path / "gate.json")), **RECORD)
     production.rollback(tmp_path, who="operator", why="too strict", time=NOW)
-    found = [(change.kind, change.who, change.why, change.threshold.value) for change in production.read(tmp_path).changes]
+    found = [
+        (change.kind, change.who, change.why, change.threshold.value) for change in production.read(tmp_path).changes
+    ]
     assert found == [
         ("start", "test", "the first", 0.5),
         ("promote", "test", "because", 0.7),

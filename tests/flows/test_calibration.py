@@ -36,7 +36,9 @@ def traffic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("traffic")
     rng = np.random.default_rng(0)
     log_traffic(root, BEFORE, decisions(BEFORE, 1500, rng))
-    shifted = [(own, label) for own, label in decisions(MONTH, 2500, rng) if own.score < 0.6 or own.request_id[-1] < "5"]
+    shifted = [
+        (own, label) for own, label in decisions(MONTH, 2500, rng) if own.score < 0.6 or own.request_id[-1] < "5"
+    ]
     log_traffic(root, MONTH, shifted)
     return root
 

@@ -193,7 +193,8 @@ def test_a_description_of_other_rows_or_of_another_form_is_refused(tmp_path: Pat
 
 
 def test_a_threshold_in_the_outcome_proves_itself(tmp_path: Path) -> None:
-    recalibrate(PROMISE, *(lambda f: (validated(tmp_path), f))(freeze_month(tmp_path)), tmp_path / "out")
+    frozen = freeze_month(tmp_path)
+    recalibrate(PROMISE, validated(tmp_path), frozen, tmp_path / "out")
     path = tmp_path / "out/threshold.json"
     assert Threshold.read(path)
     path.write_text(path.read_text().replace('"errors": ', '"errors": 9'))
