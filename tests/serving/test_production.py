@@ -171,7 +171,7 @@ def test_two_who_promote_at_once_take_turns(tmp_path: Path) -> None:
         try:
             for _ in range(5):
                 promote(own, tmp_path, "new")
-        except BaseException as error:  # noqa: BLE001  # told below
+        except BaseException as error:  # told below
             errors.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(2)]
