@@ -68,7 +68,7 @@ def make_app(parts: Parts) -> FastAPI:
 
     app = FastAPI(
         title="dualmind", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
-        responses={code: {"model": schemas.Problem} for code in (404, 405, 408, 413, 422)},
+        responses={code: {"model": schemas.Problem} for code in (400, 404, 405, 408, 413, 422)},
     )  # fmt: skip
     app.add_middleware(BodyLimits, max_bytes=MAX_BODY_BYTES, limit_s=parts.time_limit_s)
     _add_errors(app)
