@@ -240,6 +240,7 @@ def test_a_promotion_is_picked_up_under_load_and_a_bad_one_is_reported_and_chang
         for thread in work:
             thread.start()
         states: dict[int, float] = {1: 0.5}
+        wait_for(server, lambda _: bool(told))
         key = open_key(tmp_path / "keys", "release", TIME)
         files = open_folder(tmp_path / "releases/r1")
         for turn in range(4):
@@ -250,7 +251,8 @@ def test_a_promotion_is_picked_up_under_load_and_a_bad_one_is_reported_and_chang
                 else other.promote(files, gate, threshold, who="Ann", why="on")
             )
             states[state.number] = state.value
-            wait_for(server, lambda answer, number=state.number: answer["state"] == number)
+            number = state.number
+            wait_for(server, lambda _, number=number: any(answer["state"] == number for answer in list(told)))
         kept = tmp_path / "production/current.json"
         good = kept.read_text()
         mixed = {
