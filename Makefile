@@ -5,6 +5,7 @@
 # make bench / make report   measures the claims / draws all results on one page
 # make demo                  two months of made-up traffic, calibrated by a local Prefect server; ends with a page
 # make ui                    a local Prefect server with the training flow on it; PORT=4300 for another port
+# make serve                 serves the release that params name, at http://127.0.0.1:8080
 PYTHON ?= python3
 VENV := .venv
 BIN := $(abspath $(VENV))/bin
@@ -15,7 +16,7 @@ export DO_NOT_TRACK := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: repro test test-slow check bench report ui demo pipeline clean
+.PHONY: repro test test-slow check bench report ui demo serve pipeline clean
 .DEFAULT_GOAL := repro
 
 $(READY): pyproject.toml constraints.txt
@@ -61,6 +62,9 @@ ui: $(READY)
 
 demo: $(READY)
 	python -m flows.demo $(PORT)
+
+serve: $(READY)
+	python -m flows.serve
 
 pipeline: $(READY)  # the README's picture of the stage graph
 	python -m tasks.picture docs/pipeline.svg

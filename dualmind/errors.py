@@ -17,6 +17,8 @@
     │   ├── NoValidThreshold   none that passes at this alpha, delta and number of labels
     │   └── ThresholdMismatch  a threshold of other weights or of another gate
     ├── TrafficError           a log of decisions that cannot be read or written to
+    ├── ServingError           a state of production that cannot be read, promoted or served
+    │   └── Overloaded         a server that has more requests waiting than it may
     ├── StorageError           a file that could not be written in full
     ├── PipelineError          a stage that failed, a busy lock, a graph that cannot be read
     └── LineageError           a release that cannot be made, read or followed back
@@ -96,6 +98,23 @@ class ThresholdMismatch(CalibrationError):
 
 class TrafficError(DualmindError):
     """A log of decisions cannot be read, or a record does not belong into it."""
+
+
+class ServingError(DualmindError):
+    """A state of production cannot be read, promoted or served; what served before stays."""
+
+
+class Overloaded(ServingError):
+    """More requests wait than a server may keep; ask again a little later.
+
+    Args:
+        message: what there is too much of.
+        retry_s: whole seconds after which it is worth to ask again.
+    """
+
+    def __init__(self, message: str, retry_s: int) -> None:
+        super().__init__(message)
+        self.retry_s = retry_s
 
 
 class StorageError(DualmindError):
