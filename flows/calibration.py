@@ -25,7 +25,6 @@ import flows.settings  # noqa: F401  # before Prefect
 from prefect import flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-from dualmind.calibration import production as production_file
 from dualmind.calibration.drift import DriftReport
 from dualmind.calibration.month import Frozen
 from dualmind.calibration.production import Production, Store
@@ -42,13 +41,13 @@ from tasks.calibration import (
     collect_month,
     drift_test,
     notify,
+    open_store,
     validate_month,
     version_month,
 )
 from tasks.programs import ProcessGroups
 from tasks.stage import FlowParams, run_stage
 
-STORE: Store = production_file
 WHO = "flows.calibration"
 _SHOWN_POINTS = 20  # of the risk curve in the artifact's table
 
@@ -87,7 +86,7 @@ def calibration(root: Path | str, month: str | None = None) -> Decision:
     groups = ProcessGroups(1)
     try:
         with alone(root):
-            decision = _calibrate(root, params, how, period, groups, STORE)
+            decision = _calibrate(root, params, how, period, groups, open_store(root))
     except DualmindError as error:
         notify(params.webhook, f"calibration on {period.name} failed, the old threshold serves: {error}")
         raise
@@ -196,8 +195,9 @@ def rollback(root: Path, why: str) -> Threshold:
     """
     folder = root / load_params(CalibrationParams, "calibration", root / "params.yaml").production
     with alone(root):
-        STORE.rollback(folder, who=WHO, why=why, time=datetime.now(UTC))
-    return STORE.read(folder).threshold
+        store = open_store(root)
+        store.rollback(folder, who=WHO, why=why, time=datetime.now(UTC))
+        return store.read(folder).threshold
 
 
 def main(arguments: list[str] | None = None) -> int:

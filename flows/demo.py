@@ -18,18 +18,23 @@ from pathlib import Path
 
 import numpy as np
 
-from dualmind.calibration import production, synthetic
+from dualmind.agent.gate import confidence_gate
+from dualmind.calibration import synthetic
 from dualmind.calibration.page import Month, render_history
 from dualmind.calibration.sample import Sample, proof_rows
 from dualmind.calibration.threshold import calibrate
 from dualmind.errors import DualmindError, PipelineError
-from dualmind.storage import md5_file, write_json, write_text
+from dualmind.lineage.keys import open_key
+from dualmind.serving.files import ReleaseFiles, Weights
+from dualmind.serving.production import Production as ServedProduction
+from dualmind.storage import md5_file, write_text
 from dualmind.traffic.read import read_month
 from dualmind.traffic.schema import month_of
 from flows.ui import end, is_free, wait_for_server
 from stages.params import load_params
 from stages.recalibrate import OUT, RecalibrateParams
-from tasks.calibration import CalibrationParams, month_before
+from stages.release import LEDGER, ReleaseParams
+from tasks.calibration import CalibrationParams, month_before, open_store
 
 RELEASE = "demo"
 _WEIGHTS = "0" * 32  # there are none
@@ -44,7 +49,13 @@ def replay(project: Path, month: str, threshold: float, shifted: bool) -> None:
     params = load_params(CalibrationParams, "calibration", project / "params.yaml")
     rng = np.random.default_rng(int(shifted))
     synthetic.replay(
-        project / params.traffic, month, _DECISIONS, threshold=threshold, label=RELEASE, shifted=shifted, rng=rng
+        project / params.traffic,
+        month,
+        _DECISIONS,
+        threshold=threshold,
+        label=open_store(project).read(project / params.production).state.label,
+        shifted=shifted,
+        rng=rng,
     )
 
 
@@ -65,15 +76,23 @@ def make_project(root: Path, project: Path) -> None:
     params = load_params(CalibrationParams, "calibration", project / "params.yaml")
     promise = load_params(RecalibrateParams, "recalibrate", project / "params.yaml")
     folder = project / params.production
-    write_json(folder / "gate.json", {"weights_digest": _WEIGHTS})
+    gate, proof = project / "gate.json", project / "threshold.json"
+    confidence_gate(_WEIGHTS, ["reasoning"]).save(gate)
     scores, right, _ = synthetic.decide(_HELD_OUT, np.random.default_rng(2), shifted=False)
     first = calibrate(
         Sample.of(scores, right, np.round(np.linspace(0, 1, params.grid_points), 9)),
         alpha=promise.alpha, delta=promise.delta, audited_from=-np.inf, weights_digest=_WEIGHTS,
-        gate_digest=md5_file(folder / "gate.json"), calibration_digest="0" * 32, previous_value=None,
+        gate_digest=md5_file(gate), calibration_digest="0" * 32, previous_value=None,
     )  # fmt: skip
     why = f"{first.errors} of {first.n} answers to held-out problems wrong"
-    production.start(folder, RELEASE, "gate.json", first, who="demo", why=why, time=datetime.now(UTC))
+    first.write(proof)
+    files = ReleaseFiles(
+        RELEASE, "0" * 64, Weights(project, _WEIGHTS), Weights(project, _WEIGHTS), gate=gate, threshold=proof
+    )
+    releases = load_params(ReleaseParams, "release", project / "params.yaml")
+    key = open_key(project / releases.keys, releases.signer, datetime.now(UTC))
+    production = ServedProduction(folder, project / releases.folder / LEDGER, key)
+    production.promote(files, gate, proof, who="demo", why=why)
 
 
 def demo(root: Path, project: Path, port: int, replay_month: Replay = replay) -> Path:
@@ -113,8 +132,8 @@ def demo(root: Path, project: Path, port: int, replay_month: Replay = replay) ->
         for process in reversed(started):
             end(process)
     params = load_params(CalibrationParams, "calibration", project / "params.yaml")
-    page = project / "history.html"
-    write_text(page, render_history(months, production.read(project / params.production), runs, params.monitor.level))
+    page, store = project / "history.html", open_store(project)
+    write_text(page, render_history(months, store.history(project / params.production), runs, params.monitor.level))
     return page
 
 
@@ -125,8 +144,9 @@ def _calibrate(
     folder = project / params.production
     last = month_before(month_of(datetime.now(UTC)))
     months, runs = [], []
+    store = open_store(project)
     for month, shifted in ((month_before(last), False), (last, True)):
-        served = production.read(folder).threshold.value
+        served = store.read(folder).threshold.value
         print(f"{month}: replaying traffic{', shifted' if shifted else ''}; {served:.3f} serves", flush=True)
         replay_month(project, month, served, shifted)
         given = ["--param", f'root="{project}"', "--param", f'month="{month}"']
@@ -136,11 +156,11 @@ def _calibrate(
         verdicts = [bool(row["correct"]) for row in rows if row["score"] >= served]
         curve = json.loads((project / OUT / month / "risk_curve.json").read_bytes())
         months.append(Month(month, served, curve, verdicts))
-        print(f"  {production.read(folder).changes[-1].why}", flush=True)
+        print(f"  {store.history(folder)[-1].why}", flush=True)
     back = [sys.executable, "-m", "flows.calibration", "--rollback", "to show that it can be undone"]
     _run(back, project, {**environment, "PYTHONPATH": str(root)})
     runs.append(("python -m flows.calibration --rollback", "done"))
-    print(f"rolled back: {production.read(folder).threshold.value:.3f} serves again", flush=True)
+    print(f"rolled back: {store.read(folder).threshold.value:.3f} serves again", flush=True)
     return months, runs
 
 

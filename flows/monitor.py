@@ -21,10 +21,9 @@ from dualmind.calibration.watch import COLUMNS, Watch
 from dualmind.errors import DualmindError, PipelineError
 from dualmind.traffic.compact import compact
 from dualmind.traffic.read import MonthReader
-from flows.calibration import STORE
 from stages.params import load_params
 from stages.recalibrate import DATA
-from tasks.calibration import CalibrationParams, alone
+from tasks.calibration import CalibrationParams, alone, open_store
 
 EVENT = "dualmind.error-above-bound"
 
@@ -64,7 +63,7 @@ def monitor(root: Path | str) -> Watch:
 
 def look(root: Path, params: CalibrationParams, path: Path, now: datetime) -> Watch:
     """Go on from the state at ``path`` to ``now``, and keep it; see :func:`monitor`."""
-    production = STORE.read(root / params.production)
+    production = open_store(root).read(root / params.production)
     watch = Watch.of(Watch.read(path), production.threshold, params.monitor.level, now)
     wait = timedelta(hours=params.monitor.label_wait_hours)
 

@@ -24,11 +24,15 @@ from dualmind.data.suites import SuiteParams
 from dualmind.data.traffic import SCHEMA
 from dualmind.data.validation import validate
 from dualmind.errors import CalibrationError, PipelineError
+from dualmind.lineage.keys import open_key
+from dualmind.serving.store import ServingStore
 from dualmind.storage import md5_file, write_text
 from dualmind.traffic.compact import compact
 from dualmind.traffic.read import MonthReader
 from dualmind.traffic.schema import check_month, month_of
+from stages.params import load_params
 from stages.recalibrate import DATA
+from stages.release import LEDGER, ReleaseParams
 from tasks import dvc
 from tasks.programs import ProcessGroups
 
@@ -116,6 +120,17 @@ def alone(root: Path) -> Iterator[None]:
             yield
     except Timeout as error:
         raise PipelineError(f"another calibration is running in {root}; wait until it ends, and run again") from error
+
+
+def open_store(root: Path) -> ServingStore:
+    """What serves, to be read and changed; each change is in the ledger of the releases.
+
+    Raises:
+        SigningKeyError: the ledger's key is missing or has expired.
+    """
+    releases = load_params(ReleaseParams, "release", root / "params.yaml")
+    key = open_key(root / releases.keys, releases.signer, datetime.now(UTC))
+    return ServingStore(root / releases.folder / LEDGER, key)
 
 
 def check_production(production: Production) -> None:

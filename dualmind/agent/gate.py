@@ -126,6 +126,15 @@ class Gate:
         return found
 
 
+def confidence_gate(weights_digest: str, domains: Sequence[str]) -> Gate:
+    """The plainest gate: its score grows with the confidence alone. It needs no labelled decisions."""
+    numbers = {"means": [0.0] * 4, "scales": [1.0] * 4, "coefficients": [1.0, 0.0, 0.0, 0.0], "deep": 0.0}
+    parts = {"centres": [[0.0]], "distances": [[0.0] * 101], "errors": [0.5]}
+    value = {"inner": [[0.0]], "bias": [0.0], "outer": [0.0], "offset": 0.0}
+    given = {"weights_digest": weights_digest, "temperatures": {}, "intercepts": dict.fromkeys(domains, 0.0)}
+    return Gate.of(GateFile.model_validate({**given, **numbers, **parts, **value}))
+
+
 def fit_scores(
     signals: Signals, domains: Sequence[str], right: NDArray[np.bool_]
 ) -> tuple[Floats, Floats, Floats, dict[str, float]]:

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from dualmind.calibration.monitor import Monitor
-from dualmind.calibration.production import Current
+from dualmind.calibration.production import Change
 from dualmind.evaluation.plots import lines, risk_plot
 from dualmind.html import page, table, tiles
 
@@ -23,25 +23,27 @@ class Month:
     verdicts: Sequence[bool]  # of the audit on accepted answers, in the order of time: was the answer right?
 
 
-def render_history(months: Sequence[Month], current: Current, runs: Sequence[tuple[str, str]], level: float) -> str:
+def render_history(
+    months: Sequence[Month], changes: Sequence[Change], runs: Sequence[tuple[str, str]], level: float
+) -> str:
     """The page.
 
     Args:
         months: in order.
-        current: what serves, with its history.
+        changes: what happened to thresholds, oldest first; at least one.
         runs: (what was run, how it ended).
         level: probability of a false alarm of the monitor.
     """
     shares = [(f"threshold in {month.name}", f"{month.served:.3f}") for month in months]
     history = [
         [f"{change.time:%Y-%m-%d %H:%M:%S}", change.kind, change.who, change.why, f"{change.threshold.value:.3f}"]
-        for change in current.changes
+        for change in changes
     ]
     return page(
         "Calibration: what happened",
         "Each month's traffic proves the threshold from which System 1 may answer alone, or the old one stays.",
         [
-            "<h2>At a glance</h2>" + tiles([*shares, ("threshold now", f"{current.threshold.value:.3f}")]),
+            "<h2>At a glance</h2>" + tiles([*shares, ("threshold now", f"{changes[-1].threshold.value:.3f}")]),
             "<h2>What served, and why</h2>"
             + table(["time (UTC)", "what", "who", "why", "threshold"], history, numbers=1),
             *(_month(month, level) for month in months),

@@ -5,18 +5,23 @@ from pathlib import Path
 
 import numpy as np
 
-from dualmind.calibration import production
+from dualmind.agent.gate import confidence_gate
 from dualmind.calibration.bounds import upper_bound
 from dualmind.calibration.threshold import Threshold
-from dualmind.storage import md5_file, write_json
+from dualmind.lineage.keys import open_key
+from dualmind.serving.files import ReleaseFiles, Weights
+from dualmind.serving.production import Production
+from dualmind.serving.store import ServingStore
 from dualmind.traffic.log import DecisionLog
 from dualmind.traffic.schema import Decision, Label
 from tests.traffic.records import decision
 
 WEIGHTS = "a" * 32
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 PARAMS = """
 flow: {workers: 1, stage_limit_minutes: 10, lock_wait_minutes: 10}
 recalibrate: {alpha: 0.05, delta: 0.1}
+release: {name: r1, folder: releases, keys: keys, signer: development, why: test, promote: true}
 calibration:
   traffic: traffic
   production: production
@@ -37,6 +42,7 @@ def decisions(month: str, number: int, rng: np.random.Generator, **changes: obje
         values: dict[str, object] = {
             "time": time,
             "score": float(score),
+            "release": "r1#1",
             "tier": "system1" if score >= 0.6 else "full",
             **changes,
         }
@@ -67,8 +73,15 @@ def threshold(value: float, gate_digest: str) -> Threshold:
 
 def serve(folder: Path, value: float = 0.95, release: str = "r1") -> None:
     """Let a threshold serve."""
-    write_json(folder / "gate.json", {"weights_digest": WEIGHTS})
-    production.start(
-        folder, release, "gate.json", threshold(value, md5_file(folder / "gate.json")),
-        who="test", why="the first", time=datetime(2026, 1, 1, tzinfo=UTC),
-    )  # fmt: skip
+    root = folder.parent
+    gate, proof = root / "gate.json", root / "threshold.json"
+    threshold(value, confidence_gate(WEIGHTS, ["reasoning"]).save(gate)).write(proof)
+    files = ReleaseFiles(release, "f" * 64, Weights(root, WEIGHTS), Weights(root, "b" * 32), gate, proof)
+    key = open_key(root / "keys", "development", FIRST)
+    production = Production(folder, root / "releases/ledger.jsonl", key)
+    production.promote(files, gate, proof, who="test", why="the first", time=FIRST)
+
+
+def store(root: Path) -> ServingStore:
+    """What serves in a project of tests."""
+    return ServingStore(root / "releases/ledger.jsonl", open_key(root / "keys", "development", FIRST))

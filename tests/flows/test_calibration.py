@@ -15,12 +15,11 @@ from filelock import FileLock
 from prefect.blocks.system import Secret
 from prefect.client.orchestration import get_client
 
-from dualmind.calibration import production
-from dualmind.errors import PipelineError, ThresholdMismatch, TrafficError
+from dualmind.errors import PipelineError, ServingError, TrafficError
 from dualmind.storage import md5_file, write_json
 from flows.calibration import calibration, main
 from tasks.calibration import Period
-from tests.calibration.traffic import PARAMS, decisions, log_traffic
+from tests.calibration.traffic import PARAMS, decisions, log_traffic, store
 from tests.flows.project import environment, make_calibrated
 
 pytestmark = [
@@ -57,11 +56,11 @@ def artifacts(key: str) -> list[str]:
 
 def test_a_month_proves_a_threshold_that_serves_from_then_on(project: Path) -> None:
     decision = calibration(project, MONTH)
-    now = production.read(project / "production")
+    now = store(project).read(project / "production")
     assert decision.action == "promote", decision.reason
     assert now.threshold == decision.serves
     assert now.threshold.previous_value == 0.95
-    assert now.changes[-1].why == decision.reason
+    assert store(project).history(project / "production")[-1].why == decision.reason
     digest = md5_file(project / f"calibration/data/{MONTH}.parquet")
     assert now.threshold.calibration_digest == digest
     locked = yaml.safe_load((project / "calibration/dvc.lock").read_text())["stages"][f"recalibrate@{MONTH}"]
@@ -82,7 +81,7 @@ def test_months_that_prove_nothing_keep_the_old_threshold_and_say_why(tmp_path: 
     log_traffic(root / "traffic", "2026-07", decisions("2026-07", 5, rng, release="r0"))
     log_traffic(root / "traffic", "2026-08", decisions("2026-08", 200, rng), labelled=20)
     log_traffic(root / "traffic", "2026-09", decisions("2026-09", 200, rng), labelled=0)
-    before = production.read(root / "production").threshold
+    before = store(root).read(root / "production").threshold
     reasons = {}
     for month in ("2026-06", "2026-07", "2026-08", "2026-09"):
         decision = calibration(root, month)
@@ -92,7 +91,7 @@ def test_months_that_prove_nothing_keep_the_old_threshold_and_say_why(tmp_path: 
     assert reasons["2026-07"].startswith("2026-07 has 5 decisions of r0, none of the weights and the gate of r1")
     assert reasons["2026-08"].startswith("only 20 of the 200 decisions that the audit drew are labelled, not 95%")
     assert reasons["2026-09"] == "none of the 200 decisions of 2026-09 has a label of the audit"
-    kept = production.read(root / "production").changes[1:]
+    kept = store(root).history(root / "production")[1:]
     assert [(change.kind, change.why) for change in kept] == [("keep", f"{m}: {why}") for m, why in reasons.items()]
 
 
@@ -110,8 +109,9 @@ def test_three_rows_keep_the_old_threshold_in_the_words_of_the_proof(tmp_path: P
 
 def test_a_gate_of_other_weights_fails_and_changes_nothing(project: Path) -> None:
     before = (project / "production/current.json").read_bytes()
-    write_json(project / "production/gate.json", {"weights_digest": "d" * 32})
-    with pytest.raises(ThresholdMismatch, match="calibrated for the weights"):
+    kept = store(project).read(project / "production").gate_path
+    write_json(kept, {"weights_digest": "d" * 32})
+    with pytest.raises(ServingError, match="holds other bytes"):
         calibration(project, MONTH)
     assert (project / "production/current.json").read_bytes() == before
 
@@ -185,8 +185,10 @@ flows.calibration.calibration({root!r}, {month!r})
         pytest.param("tasks.calibration", "write_text", True, id="period-listed", marks=pytest.mark.slow),
         pytest.param("tasks.dvc", "add", True, id="under-dvc", marks=pytest.mark.slow),
         pytest.param("tasks.stage", "reproduce", True, id="calibrated", marks=pytest.mark.slow),
-        pytest.param("dualmind.calibration.production", "_write", False, id="before-promotion", marks=pytest.mark.slow),
-        pytest.param("dualmind.calibration.production", "_write", True, id="promoted"),
+        pytest.param(
+            "dualmind.serving.store", "Production.promote", False, id="before-promotion", marks=pytest.mark.slow
+        ),
+        pytest.param("dualmind.serving.store", "Production.promote", True, id="promoted"),
     ],
 )
 def test_a_run_killed_at_any_step_leaves_the_old_or_the_new_threshold_and_the_next_one_heals(
@@ -196,14 +198,14 @@ def test_a_run_killed_at_any_step_leaves_the_old_or_the_new_threshold_and_the_ne
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    left = production.read(project / "production")
-    promoted = name == "_write" and after
+    left = store(project).read(project / "production")
+    promoted = name == "Production.promote" and after
     assert (left.threshold.value == 0.95) == (not promoted)
     decision = calibration(project, MONTH)
     assert decision.action == ("keep" if promoted else "promote"), decision.reason
-    now = production.read(project / "production")
+    now = store(project).read(project / "production")
     assert now.threshold == decision.serves
-    assert [change.kind for change in now.changes].count("promote") == 1
+    assert [change.kind for change in store(project).history(project / "production")].count("promote") == 2
     assert not list((project / "calibration").rglob("*.tmp"))
 
 
@@ -215,14 +217,14 @@ def test_the_command_line_calibrates_and_rolls_back(
     assert main(["2026-04"]) == 0
     assert "keep: no traffic of 2026-04" in capsys.readouterr().out
     assert main(["--rollback", "too strict"]) == 1
-    assert "no threshold served before 0.95" in capsys.readouterr().err
-    gate = md5_file(root / "production/gate.json")
-    new = production.read(root / "production").threshold.model_copy(update={"value": 0.5, "gate_digest": gate})
-    when = production.read(root / "production").changes[0].time
-    production.promote(root / "production", new, who="test", why="looser", time=when)
+    assert "nothing served before" in capsys.readouterr().err
+    gate = md5_file(root / "gate.json")
+    new = store(root).read(root / "production").threshold.model_copy(update={"value": 0.5, "gate_digest": gate})
+    when = store(root).history(root / "production")[0].time
+    store(root).promote(root / "production", new, who="test", why="looser", time=when)
     assert main(["--rollback", "too loose"]) == 0
     assert "threshold 0.95 serves again" in capsys.readouterr().out
-    assert production.read(root / "production").changes[-1].why == "too loose"
+    assert store(root).history(root / "production")[-1].why == "too loose"
 
 
 @pytest.mark.parametrize(

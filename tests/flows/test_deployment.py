@@ -6,7 +6,6 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +17,7 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectAlreadyExists
 from prefect.flows import load_flow_from_entrypoint
 
-from dualmind.calibration import production
-from tests.calibration.traffic import decisions, log_traffic
+from tests.calibration.traffic import decisions, log_traffic, store
 from tests.flows.project import environment, make_calibrated
 
 pytestmark = [
@@ -106,7 +104,7 @@ def test_a_calibration_runs_by_name_in_a_process_worker(client: SyncPrefectClien
         assert time.monotonic() < deadline, output
         time.sleep(0.5)
     assert state.is_completed(), output
-    assert "none of the weights and the gate of r1" in production.read(root / "production").changes[-1].why
+    assert "none of the weights and the gate of r1" in store(root).history(root / "production")[-1].why
 
 
 @pytest.mark.parametrize("declared", DECLARED, ids=lambda own: own["name"])
