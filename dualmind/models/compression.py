@@ -30,7 +30,7 @@ def expert_use(model: nn.Module, run: Iterator[object]) -> list[Tensor]:
         for _ in run:
             for total, mixture in zip(totals, mixtures, strict=True):
                 assert mixture.routing is not None
-                total += mixture.routing.share.cpu()
+                total.add_(mixture.routing.share.cpu())
     model.train(training)
     return [total / total.sum().clamp_min(1e-9) for total in totals]
 
