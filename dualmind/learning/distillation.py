@@ -85,9 +85,7 @@ def check_vocabulary(teacher: PreTrainedTokenizerBase, student: PreTrainedTokeni
     else:
         word = min(ours.keys() ^ theirs.keys())
         problem = f"{len(theirs)} and {len(ours)} words ({word!r} is known to one of them only)"
-    raise DistillationError(
-        f"teacher and student have other vocabularies: {problem}; train both on the same decisions"
-    )
+    raise DistillationError(f"teacher and student have other vocabularies: {problem}; train both on the same decisions")
 
 
 def soft_loss(student: Tensor, teacher: Tensor, temperature: float, mask: Tensor) -> Tensor:
