@@ -75,7 +75,7 @@ def pretrain(
     valid = [row for dataset in decisions.values() for row in read_decisions(dataset, "valid_train")]
     system = build(params, train, run.seed)
     report = clone(system, lessons(params, train, system, run.seed), params.cloning, seed=run.seed)
-    metrics = _judge(system, valid)
+    metrics = judge_system(system, valid)
     meta = Meta(
         kind="system1" if isinstance(system, System1) else "system2",
         parents={f"{domain} decisions": dataset.md5 for domain, dataset in decisions.items()},
@@ -138,7 +138,7 @@ def renameable(rows: Sequence[DecisionRow], system: TextModel) -> frozenset[int]
     return frozenset(own[0] for own in ids if len(own) == 1 and own[0] != system.tokenizer.unk_token_id)
 
 
-def _judge(system: System1 | System2, valid: Sequence[DecisionRow]) -> dict[str, float]:
+def judge_system(system: System1 | System2, valid: Sequence[DecisionRow]) -> dict[str, float]:
     """Metrics on decisions that were not learnt from."""
     choices, questions = [row for row in valid if row.candidates], [row for row in valid if not row.candidates]
     metrics: dict[str, float] = {}

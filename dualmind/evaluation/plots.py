@@ -79,6 +79,36 @@ def risk_plot(points: Sequence[Mapping[str, float]], alpha: float) -> str:
     return lines([own for own in series if own[1]], "System 1's share of decisions", "error of its answers")
 
 
+def heat_map(names: Sequence[str], rows: Sequence[Sequence[float]]) -> str:
+    """Shares in a square of cells, each the darker the larger, with its percentage.
+
+    Args:
+        names: of the columns, from left to right; rows have the same names, from top to bottom.
+        rows: share 0..1 of each cell.
+    """
+    left, top, longest = 24, 22, 16.0 * len(names) + 8
+    side = min(44.0, (_WIDTH - left) / len(names))
+    parts = []
+    for i, own in enumerate(rows):
+        middle = top + side * (i + 0.5) + 4
+        parts.append(f'<text class="soft" x="{left - 6}" y="{middle:.1f}" text-anchor="end">{i + 1}</text>')
+        x = left + side * (i + 0.5)
+        parts.append(f'<text class="soft" x="{x:.1f}" y="{top - 8}" text-anchor="middle">{i + 1}</text>')
+        for j, share in enumerate(own):
+            place = f'x="{left + side * j:.1f}" y="{top + side * i:.1f}"'
+            shade = f'width="{side - 2:.1f}" height="{side - 2:.1f}" fill-opacity="{0.7 * share:.2f}"'
+            parts.append(f'<rect class="mark" {place} {shade}/>')
+            x = left + side * (j + 0.5) - 1
+            parts.append(
+                f'<text x="{x:.1f}" y="{middle:.1f}" text-anchor="middle" font-size="9">{100 * share:.0f}</text>'
+            )
+    bottom = top + side * len(rows)
+    for i, name in enumerate(names):
+        parts.append(f'<text class="soft" x="4" y="{bottom + 16 * (i + 1):.1f}">{i + 1} {escape(name)}</text>')
+    texts = [f"after {name}: {', '.join(map(_percent, own))}" for name, own in zip(names, rows, strict=True)]
+    return _svg(bottom + longest, "; ".join(texts), parts)
+
+
 def _bar(top: float, label: str, value: float, low: float, high: float) -> str:
     middle = top + 29
     x_low, x_high = _place(low), _place(high)

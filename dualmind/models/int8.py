@@ -69,6 +69,14 @@ class Int8Experts(MixtureOfExperts):
         """The same mixture in int8."""
         return cls(mixture.router, quantize(mixture.up.detach()), quantize(mixture.down.detach()))
 
+    def plain(self) -> MixtureOfExperts:
+        """A mixture of the rounded weights in float32."""
+        mixture = MixtureOfExperts(self.up.shape[2], self.up.shape[1], self.up.shape[0])
+        mixture.router = self.router
+        mixture.up = nn.Parameter(dequantize(self.up, self.up_scale))
+        mixture.down = nn.Parameter(dequantize(self.down, self.down_scale))
+        return mixture
+
     def matrices(self, expert: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Both matrices of one expert (F, D) and (D, F)."""
         up = dequantize(self.up[expert], self.up_scale[expert])
@@ -84,10 +92,10 @@ def to_int8(model: nn.Module) -> None:
         if isinstance(module, Int8Linear | Int8Experts):
             continue
         if isinstance(module, MixtureOfExperts):
-            _replace(model, name, Int8Experts.of(module))
+            replace_module(model, name, Int8Experts.of(module))
         elif is_linear(name, module):
             assert isinstance(module, nn.Linear)
-            _replace(model, name, Int8Linear.of(module))
+            replace_module(model, name, Int8Linear.of(module))
 
 
 def is_linear(name: str, module: nn.Module) -> bool:
@@ -95,7 +103,8 @@ def is_linear(name: str, module: nn.Module) -> bool:
     return isinstance(module, nn.Linear) and name.rsplit(".", 1)[-1] not in _KEPT
 
 
-def _replace(model: nn.Module, name: str, module: nn.Module) -> None:
+def replace_module(model: nn.Module, name: str, module: nn.Module) -> None:
+    """Put a module in the place of the one of that name."""
     parent, _, child = name.rpartition(".")
     module.train(model.training)
     setattr(model.get_submodule(parent), child, module)

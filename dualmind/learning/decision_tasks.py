@@ -1,0 +1,78 @@
+"""Decisions as tasks of a stream: commands to choose, or texts to write."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dualmind.data.decisions import DecisionRow
+from dualmind.learning.stream import Task
+from dualmind.learning.writing import IGNORED
+from dualmind.models.encoder_decoder import CompactForConditionalGeneration
+from dualmind.models.scoring import HIDDEN
+from dualmind.models.system2 import System2, with_plan
+from dualmind.models.text_model import TextModel, pad_rows
+
+
+class Choosing(nn.Module):
+    """Logits over commands, each example on its own, so that gradients of single examples can be taken."""
+
+    def __init__(self, model: CompactForConditionalGeneration, pad: int) -> None:
+        super().__init__()
+        self.model, self.pad = model, pad
+
+    def forward(self, ids: Tensor, mask: Tensor, commands: Tensor, command_mask: Tensor) -> Tensor:
+        """Prompts (B, L) with their mask and commands (B, C, W) with theirs (B, C), to logits (B, C)."""
+        words = self.model.get_input_embeddings()(commands)  # (B, C, W, D)
+        positions = (words * (commands != self.pad)[..., None]).sum(2)  # (B, C, D)
+        states = self.model.encoder(ids, mask)[0]
+        logits = self.model.command_head(self.model.command_states(positions, states, mask)).squeeze(-1)
+        return torch.where(command_mask, logits.float(), HIDDEN)
+
+
+class Writing(nn.Module):
+    """Logits over each next word."""
+
+    def __init__(self, model: CompactForConditionalGeneration) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, mask: Tensor, before: Tensor) -> Tensor:
+        """Prompts (B, L) with their mask, and the words before each word (B, T), to logits (B, T, V)."""
+        return self.model(input_ids=ids, attention_mask=mask, decoder_input_ids=before, use_cache=False).logits
+
+
+def decision_task(name: str, rows: Sequence[DecisionRow], system: TextModel) -> Task:
+    """Decisions that all have commands, or all have none, as one task; strata are the numbers of hops.
+
+    System 2 is given its plan with the commands, and writes its steps before the answer, as where it is cloned.
+
+    Args:
+        name: of the task.
+        rows: at least one.
+        system: one of our own models.
+    """
+    model = system.model
+    assert isinstance(model, CompactForConditionalGeneration), "published models have no gradients of single examples"
+    thinks = isinstance(system, System2)
+    strata = np.array([row.hops for row in rows])
+    if rows[0].candidates:
+        prompts = [with_plan(row.prompt, row.rationale) if thinks else row.prompt for row in rows]
+        ids, mask = pad_rows(system.prompt_ids(prompts), system.pad_id)
+        commands = [system.command_ids(row.candidates) for row in rows]
+        table = np.full(
+            (len(rows), max(map(len, commands)), max(len(c) for own in commands for c in own)), system.pad_id
+        )
+        present = np.zeros(table.shape[:2], dtype=np.bool_)
+        for i, own in enumerate(commands):
+            present[i, : len(own)] = True
+            for j, words in enumerate(own):
+                table[i, j, : len(words)] = words
+        labels = torch.tensor([row.candidates.index(row.target) for row in rows])
+        inputs = (ids, mask, torch.from_numpy(table), torch.from_numpy(present))
+        return Task(name, Choosing(model, system.pad_id), inputs, labels, strata)
+    ids, mask = pad_rows(system.prompt_ids([row.prompt for row in rows]), system.pad_id)
+    texts = system.prompt_ids([row.rationale if thinks else row.target for row in rows])
+    labels, _ = pad_rows(texts, IGNORED)
+    return Task(name, Writing(model), (ids, mask, model.shift_right(labels)), labels, strata)

@@ -1,0 +1,40 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from dualmind.errors import DistillationError
+from dualmind.models.checkpoint import save_checkpoint
+from dualmind.models.system1 import System1
+from stages.distill import DistillParams, distill_system1
+from tests.learning.demonstrations import SMALL
+from tests.learning.test_distillation import PARAMS as LEARNING
+from tests.stages.small import RUN, data, pair
+
+PARAMS = DistillParams(
+    max_decisions=60, max_judged=30, max_error=0.1, learning=LEARNING.model_copy(update={"steps": 6})
+)  # fmt: skip
+
+
+def test_a_student_names_its_teacher_and_is_the_same_bytes_again(tmp_path: Path) -> None:
+    student, teacher = pair()
+    first, again = (
+        distill_system1(PARAMS, RUN, teacher, student, data()["decisions"], tmp_path / name) for name in "ab"
+    )
+    assert first.digest == again.digest != student.digest
+    assert first.meta.parents["system2"] == teacher.digest
+    assert first.meta.parents["system1"] == student.digest
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert 0 < found["taught"] <= found["offered"] == 120
+    for domain in ("household", "reasoning"):
+        assert set(found["before"][domain]) == set(found["after"][domain]) == {"accuracy", "agreement", "share"}
+    System1.load(first.path)
+
+
+def test_a_student_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
+    student, teacher = pair()
+    other = System1.build(SMALL, ["other words"], seed=0)
+    stranger = save_checkpoint(tmp_path / "stranger", other.model, other.tokenizer, student.meta)
+    with pytest.raises(DistillationError, match="other vocabularies"):
+        distill_system1(PARAMS, RUN, teacher, stranger, data()["decisions"], tmp_path / "x")
+    assert not (tmp_path / "x").exists()
