@@ -6,7 +6,7 @@ import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Header, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -183,8 +183,10 @@ def _add_reports(app: FastAPI, parts: Parts) -> None:
     async def health(response: Response) -> schemas.Health:
         """Whether the server is well; degraded means that an older state still serves."""
         problem = parts.watcher.problem
-        status = "stopping" if not parts.engine.alive else "degraded" if problem else "ok"
-        response.status_code = 503 if status == "stopping" else 200
+        if not parts.engine.alive:
+            response.status_code = 503
+            return schemas.Health(status="stopping", problem=problem, waiting_s=parts.engine.wait_s())
+        status: Literal["degraded", "ok"] = "degraded" if problem else "ok"
         return schemas.Health(status=status, problem=problem, waiting_s=parts.engine.wait_s())
 
     @app.get("/release")

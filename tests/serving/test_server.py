@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -173,13 +175,15 @@ def test_whatever_is_sent_the_answer_is_one_that_the_servers_description_names(
 ) -> None:
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     tried: Counter[str] = Counter()
-    for operation in [found.ok() for found in schema.get_all_operations()]:
+    for found in schema.get_all_operations():
+        assert isinstance(found, Ok)
+        operation = found.ok()
         if mode is GenerationMode.NEGATIVE and operation.method == "get":
             continue  # nothing can be sent with it
 
         @settings(max_examples=25, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(mode))
-        def probe(case: schemathesis.Case) -> None:
+        def probe(case: Any) -> None:
             tried[case.path] += 1
             case.call_and_validate(checks=CHECKS, timeout=60)
 
@@ -251,8 +255,7 @@ def test_a_promotion_is_picked_up_under_load_and_a_bad_one_is_reported_and_chang
                 else other.promote(files, gate, threshold, who="Ann", why="on")
             )
             states[state.number] = state.value
-            number = state.number
-            wait_for(server, lambda _, number=number: any(answer["state"] == number for answer in list(told)))
+            wait_for(server, partial(is_among, state.number, told))
         kept = tmp_path / "production/current.json"
         good = kept.read_text()
         mixed = {
@@ -278,6 +281,10 @@ def test_a_promotion_is_picked_up_under_load_and_a_bad_one_is_reported_and_chang
     assert {answer["state"] for answer in told} == {1, 2, 3, 4, 5}
     labels = {row["request_id"]: row["release"] for row in logged(tmp_path / "traffic")}
     assert all(labels[answer["request_id"]] == f"r1#{answer['state']}" for answer in told)
+
+
+def is_among(number: int, told: list[dict[str, Any]], _: dict[str, Any]) -> bool:
+    return any(answer["state"] == number for answer in list(told))
 
 
 def wait_for(server: Server, wanted: Callable[[dict[str, Any]], bool], path: str = "/release") -> None:
