@@ -115,7 +115,8 @@ def _rows(
 def _tasks(names: Sequence[str], rows: Mapping[str, list[DecisionRow]], system: System1 | System2) -> list[Task]:
     if missing := [name for name in names if name not in rows]:
         raise ParamsError(
-            f"consolidate.stream holds {missing[0]!r}, of which there are no decisions; known: {', '.join(sorted(rows))}"
+            f"consolidate.stream holds {missing[0]!r}, of which there are no decisions; there are: "
+            f"{', '.join(sorted(rows))}"
         )
     return [decision_task(name, rows[name], system) for name in names]
 
