@@ -90,7 +90,8 @@ def consolidate_system(
 
 def _start(checkpoint: Checkpoint, from_scratch: bool, seed: int) -> System1 | System2:
     """The system of a checkpoint, or one of its sizes with new weights."""
-    system = (System1 if checkpoint.meta.kind == "system1" else System2).load(checkpoint.path)
+    system: System1 | System2
+    system = System1.load(checkpoint.path) if checkpoint.meta.kind == "system1" else System2.load(checkpoint.path)
     if from_scratch:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
