@@ -90,7 +90,8 @@ def consolidate_system(
 
 def _start(checkpoint: Checkpoint, from_scratch: bool, seed: int) -> System1 | System2:
     """The system of a checkpoint, or one of its sizes with new weights."""
-    system = (System1 if checkpoint.meta.kind == "system1" else System2).load(checkpoint.path)
+    system: System1 | System2
+    system = System1.load(checkpoint.path) if checkpoint.meta.kind == "system1" else System2.load(checkpoint.path)
     if from_scratch:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -115,7 +116,8 @@ def _rows(
 def _tasks(names: Sequence[str], rows: Mapping[str, list[DecisionRow]], system: System1 | System2) -> list[Task]:
     if missing := [name for name in names if name not in rows]:
         raise ParamsError(
-            f"consolidate.stream holds {missing[0]!r}, of which there are no decisions; known: {', '.join(sorted(rows))}"
+            f"consolidate.stream holds {missing[0]!r}, of which there are no decisions; there are: "
+            f"{', '.join(sorted(rows))}"
         )
     return [decision_task(name, rows[name], system) for name in names]
 

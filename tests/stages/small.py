@@ -20,7 +20,7 @@ RUN = RunParams(seed=0, threads=1)
 CLONING = test_cloning.PARAMS.model_copy(update={"steps": 30})
 SYSTEM1 = System1Params(model=SMALL, hard_share=1.0, cloning=CLONING)
 SYSTEM2 = System2Params(model=REASONER, direct_share=0.0, cloning=CLONING)
-_MIX = Mix(easy_share=None, max_hops=2)
+_MIX = Mix(easy_share=None, max_hops=3)
 
 
 @lru_cache
