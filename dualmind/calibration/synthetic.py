@@ -9,20 +9,23 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from dualmind.traffic.log import DecisionLog
 from dualmind.traffic.schema import Decision, Label, check_month
 
-_SHIFTED_SHARE, _SHIFT = 0.5, 0.15  # of the requests; by so much less often right
+_SHIFTED_SHARE = 0.5  # of the requests are of the new kind
 _SYSTEM1_FLOPS, _SYSTEM2_FLOPS = 10**7, 10**9
 
 
-def decide(number: int, rng: np.random.Generator, *, shifted: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def decide(
+    number: int, rng: np.random.Generator, *, shifted: bool
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Scores (N,), whether System 1 is right (N,), and which requests are of the new kind (N,)."""
     scores = rng.beta(4, 2, number)
     new = (rng.random(number) < _SHIFTED_SHARE) & shifted
-    right = rng.random(number) < 1 - 0.4 * np.maximum(0, 0.9 - scores) - _SHIFT * new
-    return scores, right, new
+    wrong = 0.4 * np.maximum(0, 0.9 - scores) + 0.6 * new * np.maximum(0, 0.92 - scores)
+    return scores, rng.random(number) >= wrong, new
 
 
 def replay(
