@@ -16,7 +16,7 @@ from dualmind.domains.household.expert import LocationPrior
 from dualmind.domains.household.game import Game
 from dualmind.domains.household.sources import load_games
 from dualmind.domains.reasoning.domain import Reasoning
-from dualmind.domains.reasoning.generate import Mix, generate_questions
+from dualmind.domains.reasoning.generate import Mix, choose_families, generate_questions
 from dualmind.errors import GameError
 from dualmind.progress import Progress
 from dualmind.storage import write_json
@@ -63,6 +63,7 @@ class ReasoningParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    families: Annotated[list[str], Field(min_length=1)]  # kinds of questions, such as "keys"
     num_questions: NumQuestions
     training_mix: Mix  # of the questions that are learnt from
     traffic_mix: Mix  # of all others
@@ -94,7 +95,7 @@ def prepare_reasoning(params: PrepareParams, reasoning: ReasoningParams, out: Pa
     """Write ``decisions.parquet``, ``problems.parquet`` and ``summary.json`` to ``out``."""
     numbers: dict[Split, int] = {split: getattr(reasoning.num_questions, split) for split in SPLITS}
     mixes = {split: reasoning.training_mix if split == "train" else reasoning.traffic_mix for split in SPLITS}
-    questions = generate_questions(numbers, mixes, reasoning.seed)
+    questions = generate_questions(numbers, mixes, reasoning.seed, choose_families(reasoning.families))
     keys = {question.id: question.text for question in questions}
     _prepare(params, Reasoning(questions), keys, lambda p: (p.payload.family, p.payload.phrasing), out)
 

@@ -24,7 +24,7 @@ def logistic(number: int = 200, width: int = 5, classes: int = 3, seed: int = 0)
 
 
 def fisher(task: Task, mode: Mode, batch_size: int = 64, **options: object) -> Fisher:
-    return diagonal_fisher(task, mode, batch_size=batch_size, generator=torch.Generator().manual_seed(1), **options)  # type: ignore[arg-type]
+    return diagonal_fisher(task, mode, batch_size=batch_size, generator=torch.Generator().manual_seed(1), **options)  # type: ignore[arg-type]  # parametrised
 
 
 def test_exact_fisher_is_the_closed_form_of_logistic_regression() -> None:

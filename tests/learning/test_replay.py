@@ -23,7 +23,7 @@ def test_priorities_are_the_article_s_and_the_classic_ones() -> None:
 
 @given(ERRORS, st.sampled_from(["uniform", "easy", "hard"]))
 def test_priorities_are_probabilities_in_the_right_order(errors: np.ndarray, kind: str) -> None:
-    found = priorities(errors, kind, epsilon=1e-3, exponent=0.6)  # type: ignore[arg-type]
+    found = priorities(errors, kind, epsilon=1e-3, exponent=0.6)  # type: ignore[arg-type]  # parametrised
     assert found.sum() == pytest.approx(1)
     order = np.argsort(errors)
     steps = np.diff(found[order])
@@ -34,8 +34,8 @@ def test_priorities_are_probabilities_in_the_right_order(errors: np.ndarray, kin
 def test_errors_of_exactly_0_need_an_epsilon(kind: str) -> None:
     errors = np.array([0.0, 1.0])
     with pytest.raises(ConsolidationError, match=r"1 replay errors are exactly 0.*replay\.epsilon"):
-        priorities(errors, kind, epsilon=0.0, exponent=0.6)  # type: ignore[arg-type]
-    assert np.isfinite(priorities(errors, kind, epsilon=1e-3, exponent=0.6)).all()  # type: ignore[arg-type]
+        priorities(errors, kind, epsilon=0.0, exponent=0.6)  # type: ignore[arg-type]  # parametrised
+    assert np.isfinite(priorities(errors, kind, epsilon=1e-3, exponent=0.6)).all()  # type: ignore[arg-type]  # parametrised
 
 
 @pytest.mark.parametrize("error", [float("nan"), float("inf"), -1.0])

@@ -22,6 +22,7 @@ from tests.domains.household.stock import REAL_GAMES, needs_real_games
 
 PREPARE = PrepareParams(min_success=0.9)
 REASONING = ReasoningParams(
+    families=["keys", "swaps", "sorting"],
     num_questions=NumQuestions(train=80, valid_train=20, valid_seen=240, valid_unseen=20),
     training_mix=Mix(easy_share=None, max_hops=4),
     traffic_mix=Mix(easy_share=0.85, max_hops=4),

@@ -58,6 +58,18 @@ def generate_questions(
     return [question for split in SPLITS for question in drawn[split]]
 
 
+def choose_families(names: Sequence[str]) -> list[Family]:
+    """Families by name, in that order.
+
+    Raises:
+        QuestionError: there is no such family.
+    """
+    known = {family.name: family for family in FAMILIES}
+    if unknown := [name for name in names if name not in known]:
+        raise QuestionError(f"reasoning.families has {unknown[0]!r}; known: {', '.join(known)}")
+    return [known[name] for name in names]
+
+
 def _check_arguments(num: Mapping[Split, int], seed: int, families: Sequence[Family]) -> None:
     if seed < 0:
         raise QuestionError(f"reasoning.seed = {seed}: give a seed of at least 0")

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from dualmind.domains.base import SPLITS, Split
 from dualmind.domains.reasoning.families import FAMILIES
 from dualmind.domains.reasoning.families.brackets import Brackets
-from dualmind.domains.reasoning.generate import Mix, generate_questions
+from dualmind.domains.reasoning.generate import Mix, choose_families, generate_questions
 from dualmind.domains.reasoning.question import Question
 from dualmind.errors import QuestionError
 from dualmind.models.tokenizer import build_tokenizer
@@ -94,3 +94,9 @@ def test_no_family_and_a_family_without_new_questions_are_clear_errors() -> None
 def test_a_mix_out_of_range_is_an_error(fields: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
         Mix.model_validate({"easy_share": 0.85, "max_hops": 8, **fields})
+
+
+def test_families_are_chosen_by_name() -> None:
+    assert [family.name for family in choose_families(["keys", "arithmetic"])] == ["keys", "arithmetic"]
+    with pytest.raises(QuestionError, match=r"reasoning\.families has 'poetry'; known: arithmetic"):
+        choose_families(["poetry"])
