@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -110,7 +111,8 @@ async def closed_loop(client: httpx.AsyncClient, texts: Sequence[str], seconds: 
 async def open_loop(client: httpx.AsyncClient, texts: Sequence[str], seconds: float, rate: float) -> Seen:
     """Requests come at random times (Poisson), whether or not those before are answered."""
     rng, seen = np.random.default_rng(0), Seen()
-    begun, at, asked = time.perf_counter(), 0.0, []
+    begun, at = time.perf_counter(), 0.0
+    asked: list[asyncio.Task[None]] = []
     while at < seconds:
         await asyncio.sleep(max(0.0, begun + at - time.perf_counter()))
         asked.append(asyncio.create_task(ask(client, texts[len(asked) % len(texts)], seen)))
@@ -175,7 +177,7 @@ def p99(latencies: Sequence[float]) -> Interval | None:
     if not latencies:
         return None
     sample = 1e3 * np.array(latencies)
-    bounds = quantile_test(sample, q=float(np.median(sample)), p=0.99).confidence_interval(0.95)
+    bounds: Any = quantile_test(sample, q=float(np.median(sample)), p=0.99).confidence_interval(0.95)
     high = bounds.high if np.isfinite(bounds.high) else sample.max()
     low = bounds.low if np.isfinite(bounds.low) else sample.min()
     return Interval(float(np.quantile(sample, 0.99)), float(low), float(high))

@@ -63,8 +63,9 @@ def consolidate_system(
     for method in dict.fromkeys([params.method, *params.controls]):
         system = _start(checkpoint, params.from_scratch, run.seed)
         stream, tests = (_tasks(params.stream, rows, system) for rows in (train, valid))
-        options = {"seed": run.seed, "vectorized": isinstance(system, System1)}
-        found[method] = consolidate(stream, tests, method, params.learning, **options)
+        found[method] = consolidate(
+            stream, tests, method, params.learning, seed=run.seed, vectorized=isinstance(system, System1)
+        )
         kept = kept or system
     assert kept is not None
     metrics = {method: trajectory.metrics() for method, trajectory in found.items()}

@@ -250,7 +250,7 @@ def notify(webhook: str, text: str) -> bool:
     if not webhook:
         return False
     try:
-        url = Secret.load(webhook, _sync=True).get()
+        url = Secret.load(webhook, _sync=True).get()  # type: ignore[call-arg,union-attr]  # Prefect's decorator hides it
         httpx.post(str(url), json={"text": text}, timeout=_NOTIFY_LIMIT_S).raise_for_status()
     except (ValueError, httpx.HTTPError, httpx.InvalidURL) as error:
         log.warning("nobody was notified through the block %r: %s", webhook, error)

@@ -70,6 +70,8 @@ def prune_experts(model: PreTrainedModel, use: Sequence[Tensor], keep: int) -> P
 class Mask(nn.Module):
     """Keeps some weights at zero while the others are trained."""
 
+    mask: Tensor
+
     def __init__(self, mask: Tensor) -> None:
         super().__init__()
         self.register_buffer("mask", mask)

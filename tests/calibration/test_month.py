@@ -65,7 +65,7 @@ def test_the_sample_starts_above_all_scores_that_system_2_took_over_unless_those
         "score": [score for score, _, _ in rows],
         "tier": ["system1" if accepted else "full" for _, accepted, _ in rows],
         "audited": [drawn for _, _, drawn in rows],
-        "release": ["r1"] * len(rows),
+        "release": ["r1#1"] * len(rows),
     }
     for name, values in columns.items():
         field = SCHEMA.field(name)

@@ -14,6 +14,7 @@ import yaml
 from filelock import FileLock
 from prefect.blocks.system import Secret
 from prefect.client.orchestration import get_client
+from pydantic import SecretStr
 
 from dualmind.errors import PipelineError, ServingError, TrafficError
 from dualmind.storage import md5_file, write_json
@@ -152,7 +153,7 @@ def test_whoever_is_to_be_notified_is_told_and_a_webhook_that_fails_changes_noth
     try:
         assert calibration(root, "2026-04").action == "keep"  # there is no such block
         assert told == []
-        Secret(value=f"http://127.0.0.1:{hook.server_port}").save("calibration-webhook", overwrite=True)
+        Secret(value=SecretStr(f"http://127.0.0.1:{hook.server_port}")).save("calibration-webhook", overwrite=True)
         assert calibration(root, "2026-05").action == "keep"
         assert calibration(root, "2026-06").action == "keep"
     finally:

@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from prefect import Flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
+from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.schedules import CronSchedule
 from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectAlreadyExists
 from prefect.flows import load_flow_from_entrypoint
@@ -47,7 +50,9 @@ def test_prefect_deploys_what_prefect_yaml_declares(client: SyncPrefectClient, n
     deployed = client.read_deployment_by_name(f"{name}/{name}")
     assert deployed.entrypoint == f"flows/{name}.py:{name}"
     assert deployed.parameters == {"root": "."}
-    found = [(own.schedule.cron, own.schedule.timezone) for own in deployed.schedules]
+    schedules = [own.schedule for own in deployed.schedules]
+    found = [(own.cron, own.timezone) for own in schedules if isinstance(own, CronSchedule)]
+    assert len(found) == len(schedules)
     assert found == ([] if cron is None else [(cron, "UTC")])
     assert deployed.work_pool_name == "local"
     assert deployed.pull_steps == [{"prefect.deployments.steps.set_working_directory": {"directory": str(ROOT)}}]
@@ -90,6 +95,7 @@ def test_a_calibration_runs_by_name_in_a_process_worker(client: SyncPrefectClien
     run = run_deployment(
         "calibration/calibration", parameters={"root": str(root), "month": "2026-10"}, timeout=0, as_subflow=False
     )
+    assert isinstance(run, FlowRun)
     worker = subprocess.Popen(
         [sys.executable, "-m", "prefect", "worker", "start", "--pool", "local", "--run-once"],
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
@@ -110,6 +116,6 @@ def test_a_calibration_runs_by_name_in_a_process_worker(client: SyncPrefectClien
 @pytest.mark.parametrize("declared", DECLARED, ids=lambda own: own["name"])
 def test_entrypoint_is_the_flow(monkeypatch: pytest.MonkeyPatch, declared: dict[str, object]) -> None:
     monkeypatch.chdir(ROOT)
-    loaded = load_flow_from_entrypoint(str(declared["entrypoint"]))
+    loaded: Flow[Any, Any] = load_flow_from_entrypoint(str(declared["entrypoint"]))
     assert loaded.name == declared["name"]
     assert set(declared["parameters"]) <= set(loaded.parameters.properties)  # type: ignore[call-overload]  # YAML's values

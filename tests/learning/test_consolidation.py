@@ -113,4 +113,4 @@ def test_transfer_and_forgetting_are_those_of_a_matrix_by_hand() -> None:
     assert found.forward_transfer == pytest.approx(((0.5 - 0.4) + (0.3 - 0.2)) / 2)
     assert found.first_drop == pytest.approx(0.3)
     assert found.new_accuracy == pytest.approx((0.8 + 0.95) / 2)
-    np.testing.assert_allclose(found.forgetting, [[0, 0, 0], [0.2, 0, 0], [0.3, 0, 0]], atol=1e-12)
+    np.testing.assert_allclose(found.forgetting, np.array([[0, 0, 0], [0.2, 0, 0], [0.3, 0, 0]]), atol=1e-12)
