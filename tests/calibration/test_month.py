@@ -70,7 +70,7 @@ def test_the_sample_starts_above_all_scores_that_system_2_took_over_unless_those
     for name, values in columns.items():
         field = SCHEMA.field(name)
         table = table.set_column(SCHEMA.names.index(name), field, pa.array(values, field.type))
-    found = collect(table.to_batches(), {"r1"}, GRID)
+    found = collect(table.to_batches(), {"r1#1"}, GRID)
     rejected = [score for score, accepted, _ in rows if not accepted]
     if not rejected or any(drawn and not accepted for _, accepted, drawn in rows):
         assert found.audited_from is None
@@ -85,7 +85,7 @@ def test_a_score_that_is_no_number_is_refused(tmp_path: Path) -> None:
         table = reader.batches().read_all()
     spoiled = table.set_column(table.column_names.index("score"), "score", pa.array([0.1, float("nan"), 0.3]))
     with pytest.raises(CalibrationError, match="the score of row 1 is nan"):
-        collect(spoiled.to_batches(), {"r1"}, GRID)
+        collect(spoiled.to_batches(), {"r1#1"}, GRID)
 
 
 def test_a_share_is_drawn_for_comparing_months(tmp_path: Path) -> None:
