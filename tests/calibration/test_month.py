@@ -27,7 +27,7 @@ def test_frozen_columns_are_those_of_traffic() -> None:
 def test_counts_are_those_of_the_sample_that_traffic_itself_gives(tmp_path: Path) -> None:
     log_traffic(tmp_path, MONTH, decisions(MONTH, 500, np.random.default_rng(0)), labelled=300)
     with MonthReader(tmp_path, MONTH) as reader:
-        found = collect(reader.batches(), {"r1"}, GRID)
+        found = collect(reader.batches(), {"r1#1"}, GRID)
         expected = Sample.collect(reader.batches(), GRID)
     assert found.accepted.tolist() == expected.accepted.tolist()
     assert (found.decisions, found.drawn - len(found.rows)) == (expected.decisions, expected.unlabelled)
@@ -41,7 +41,7 @@ def test_feedback_and_rows_that_were_not_drawn_are_left_out(tmp_path: Path) -> N
     ]
     log_traffic(tmp_path, MONTH, pairs)
     with MonthReader(tmp_path, MONTH) as reader:
-        found = collect(reader.batches(), {"r1"}, GRID)
+        found = collect(reader.batches(), {"r1#1"}, GRID)
     assert (found.decisions, found.drawn, len(found.rows)) == (40, 25, 15)
 
 
@@ -91,6 +91,6 @@ def test_a_score_that_is_no_number_is_refused(tmp_path: Path) -> None:
 def test_a_share_is_drawn_for_comparing_months(tmp_path: Path) -> None:
     log_traffic(tmp_path, MONTH, decisions(MONTH, 2000, np.random.default_rng(0)))
     with MonthReader(tmp_path, MONTH) as reader:
-        numbers, domains = draw(reader.batches(), {"r1"}, 0.25, np.random.default_rng(1))
+        numbers, domains = draw(reader.batches(), {"r1#1"}, 0.25, np.random.default_rng(1))
     assert len(numbers["score"]) == len(numbers["confidence"]) == len(domains)
     assert 400 < len(domains) < 600

@@ -30,8 +30,8 @@ def test_looking_often_bets_on_the_same_labels_as_looking_once(tmp_path: Path) -
     often = first
     for minutes in (0, 1, 1, 3, 7, 0, 100):  # the clock is set back as well
         now = START + timedelta(minutes=minutes)
-        often = often.after(batches, {"r1"}, SERVES, now=now, wait=timedelta(0))
-    once = first.after(batches, {"r1"}, SERVES, now=START + timedelta(minutes=100), wait=timedelta(0))
+        often = often.after(batches, {"r1#1"}, SERVES, now=now, wait=timedelta(0))
+    once = first.after(batches, {"r1#1"}, SERVES, now=START + timedelta(minutes=100), wait=timedelta(0))
     assert often == once
     accepted = [label.correct for own, label in pairs if own.score >= 0.6]
     assert once.monitor == Monitor.start(0.05, 0.05).after(accepted)
@@ -42,9 +42,9 @@ def test_labels_may_come_until_the_wait_is_over(tmp_path: Path) -> None:
     log_traffic(tmp_path, MONTH, bad_month(600))
     batches = read_month(tmp_path, MONTH).to_batches()
     watch = Watch.of(None, SERVES, 0.05, START - timedelta(seconds=1))
-    soon = watch.after(batches, {"r1"}, SERVES, now=START + timedelta(hours=1), wait=timedelta(hours=2))
+    soon = watch.after(batches, {"r1#1"}, SERVES, now=START + timedelta(hours=1), wait=timedelta(hours=2))
     assert soon == watch
-    later = watch.after(batches, {"r1"}, SERVES, now=START + timedelta(hours=3), wait=timedelta(hours=2))
+    later = watch.after(batches, {"r1#1"}, SERVES, now=START + timedelta(hours=3), wait=timedelta(hours=2))
     assert later.monitor.labels > 100
 
 
