@@ -222,8 +222,9 @@ def main(artifacts: Path, seconds: float, questions: int) -> None:
         async def change() -> None:
             state = production.promote(files, *only_system2(files, root / "only"), who="benchmark", why="baseline")
             async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
-                while (await client.get("/release")).json()["state"] != state.number:
-                    await asyncio.sleep(0.05)
+                async with asyncio.timeout(START_LIMIT_S):
+                    while (await client.get("/release")).json()["state"] != state.number:
+                        await asyncio.sleep(0.05)
 
         try:
             found = asyncio.run(measure(url, texts, seconds))
