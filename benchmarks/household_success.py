@@ -38,6 +38,7 @@ SETTINGS: dict[str, tuple[int, float]] = {
     "1000": (1500, 0.98),
     "generated": (1500, 0.95),
 }
+SIZE, BATCH_SIZE = {"d_model": 64, "d_ff": 192}, 64  # chosen on valid_train
 MAX_STEPS = 50
 
 
@@ -49,10 +50,11 @@ def demonstrations(games: Sequence[Game]) -> list[DecisionRow]:
 
 
 def train(rows: list[DecisionRow], steps: int, seed: int) -> System1:
-    """System 1 of the default profile, with another number of steps."""
+    """System 1 for games alone: half as wide as the default profile's, which answers questions as well."""
     params = load_params(System1Params, "pretrain.system1")
-    system1 = System1.build(params.model, texts(rows), seed)
-    cloning = params.cloning.model_copy(update={"steps": steps})
+    model = params.model.model_copy(update=SIZE)
+    system1 = System1.build(model, texts(rows), seed)
+    cloning = params.cloning.model_copy(update={"steps": steps, "batch_size": BATCH_SIZE})
     clone(system1, lessons(params, rows, system1, seed), cloning, seed=seed)
     return system1
 
