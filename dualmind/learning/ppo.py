@@ -115,14 +115,17 @@ class Ppo:
         system: the policy; only its scoring of commands is trained.
         params: how.
         seed: of the value head and the order of decisions.
+        reference: the policy to stay near to; the system as it is now if None.
     """
 
-    def __init__(self, system: TextModel, params: PpoParams, *, seed: int) -> None:
+    def __init__(
+        self, system: TextModel, params: PpoParams, *, seed: int, reference: CommandScorer | None = None
+    ) -> None:
         self.system, self.params, self._seed = system, params, seed
         self.updates = self.steps = 0
         self.reference: CommandScorer | None = None
         if params.kl > 0:
-            self.reference = copy.deepcopy(system.scorer).eval().requires_grad_(False)
+            self.reference = (reference or copy.deepcopy(system.scorer)).eval().requires_grad_(False)
         width = system.model.config.hidden_size
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -166,6 +169,30 @@ class Ppo:
                 f"lower ppo.policy_rate = {self.params.policy_rate} and go on from the last checkpoint"
             )
         return PpoReport(*report, mean_return=float(np.mean([sum(game.rewards) for game in games])))
+
+    def state(self) -> dict[str, Tensor]:
+        """All that an update depends on beside the policy: the value head, both optimisers and the counts."""
+        found = {f"value_head.{name}": value for name, value in self.value_head.state_dict().items()}
+        for name, optimizer in self._optimizers():
+            for index, own in optimizer.state_dict()["state"].items():
+                found |= {f"{name}.{index}.{key}": value for key, value in own.items()}
+        return found | {"counts": torch.tensor([self.updates, self.steps])}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`state` gave, of the same system and params."""
+        head = {name.removeprefix("value_head."): v for name, v in state.items() if name.startswith("value_head.")}
+        self.value_head.load_state_dict(head)
+        for name, optimizer in self._optimizers():
+            own = optimizer.state_dict()
+            for key, value in state.items():
+                if key.startswith(f"{name}."):
+                    _, index, field = key.split(".")
+                    own["state"].setdefault(int(index), {})[field] = value
+            optimizer.load_state_dict(own)
+        self.updates, self.steps = map(int, state["counts"])
+
+    def _optimizers(self) -> tuple[tuple[str, torch.optim.Optimizer], ...]:
+        return ("policy", self.policy_optimizer), ("value", self.value_optimizer)
 
     @torch.no_grad()
     def _judge(self, decisions: TokenizedDecisions) -> tuple[list[Tensor], list[Tensor], Floats]:

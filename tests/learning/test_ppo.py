@@ -77,8 +77,7 @@ def test_with_lambda_one_an_advantage_is_the_return_beyond_the_value(rewards: np
 
 
 def test_the_clipped_objective_of_a_case_worked_by_hand() -> None:
-    # ratios 1.5, 1.5, 0.5, 0.5, 1.1 with advantages 2, -2, 2, -2, 2; clip 0.2:
-    # min(3, 2.4), min(-3, -2.4), min(1, 1.6), min(-1, -1.6), min(2.2, 2.2)
+    # with a clip of 0.2 the smaller of 3 and 2.4, of -3 and -2.4, of 1 and 1.6, of -1 and -1.6, of 2.2 and 2.2
     ratio = torch.tensor([1.5, 1.5, 0.5, 0.5, 1.1])
     found = clipped_objective(ratio.log(), torch.tensor([2.0, -2.0, 2.0, -2.0, 2.0]), 0.2)
     torch.testing.assert_close(found, torch.tensor([2.4, -3.0, 1.0, -1.6, 2.2]))
@@ -105,7 +104,7 @@ def test_the_divergence_is_that_of_torch_and_padding_adds_nothing() -> None:
     assert bool(gradient.isfinite().all())
 
 
-def learn(system1: System1, params: PpoParams, updates: int = 20) -> list[PpoReport]:
+def learn(system1: System1, params: PpoParams, updates: int = 5) -> list[PpoReport]:
     ppo, rng = Ppo(system1, params, seed=0), np.random.default_rng(0)
     reports = []
     for _ in range(updates):
@@ -118,8 +117,9 @@ def learn(system1: System1, params: PpoParams, updates: int = 20) -> list[PpoRep
 def test_a_bandit_that_pays_another_command_in_each_room_is_learnt() -> None:
     torch.set_num_threads(1)
     system1 = small_system1()
-    np.testing.assert_allclose(probabilities(system1), 1 / 3, atol=0.2)
-    reports = learn(system1, PARAMS, 30)
+    before = probabilities(system1)
+    assert (before.argmax(1) != [1, 0]).any()  # it does not start with the answer
+    reports = learn(system1, PARAMS, 10)
     found = probabilities(system1)
     assert found[0, 1] > 0.8
     assert found[1, 0] > 0.8
@@ -144,6 +144,22 @@ def test_the_reference_does_not_move_with_the_policy() -> None:
     ppo.update(bandit(system1, np.random.default_rng(0)))
     assert all(torch.equal(value, before[name]) for name, value in ppo.reference.state_dict().items())
     assert any(not torch.equal(value, before[name]) for name, value in system1.scorer.state_dict().items())
+
+
+def test_stored_and_restored_it_goes_on_as_if_nothing_had_happened() -> None:
+    systems = [small_system1(), small_system1()]
+    start = small_system1()
+    params = PARAMS.model_copy(update={"kl": 0.2})
+    straight, first = (Ppo(own, params, seed=0, reference=start.scorer) for own in systems)
+    games = [bandit(systems[0], np.random.default_rng(i), 32) for i in range(2)]
+    for own in games:
+        straight.update(own)
+    first.update(games[0])
+    again = Ppo(systems[1], params, seed=0, reference=start.scorer)
+    again.restore({name: value.clone() for name, value in first.state().items()})
+    again.update(games[1])
+    assert (again.updates, again.steps) == (straight.updates, straight.steps)
+    np.testing.assert_array_equal(probabilities(systems[1]), probabilities(systems[0]))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -172,14 +188,14 @@ def test_rewards_that_are_all_alike_change_nothing_and_the_reason_is_given(const
 
 def test_a_rate_that_destroys_the_weights_is_an_error() -> None:
     system1 = small_system1()
-    with pytest.raises(LearningError, match="lower ppo.policy_rate"):
-        learn(system1, PARAMS.model_copy(update={"policy_rate": 1e38}), 5)
+    with pytest.raises(LearningError, match=r"lower ppo\.policy_rate"):
+        learn(system1, PARAMS.model_copy(update={"policy_rate": 1e38}), 2)
 
 
 def test_games_of_many_steps_are_learnt_from_and_a_seed_gives_the_same_weights() -> None:
     states = []
     for _ in range(2):
-        system1 = cloned(30)
+        system1 = cloned(20)
         played = act(system1, GAMES[:12], ACTING, StepCounter(), np.random.default_rng(1))
         report = Ppo(system1, PARAMS.model_copy(update={"kl": 0.25}), seed=2).update(
             trajectories(played, success_reward)
@@ -190,7 +206,7 @@ def test_games_of_many_steps_are_learnt_from_and_a_seed_gives_the_same_weights()
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(st.integers(0, 1000))
 def test_a_dense_reward_adds_up_to_success_and_what_was_reached(seed: int) -> None:
     weights = np.random.default_rng(seed).normal(size=2)
