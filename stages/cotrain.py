@@ -17,7 +17,8 @@ from dualmind.domains.household.progress import FEATURES
 from dualmind.evaluation.playing import Mode, play
 from dualmind.learning.channels import Channel
 from dualmind.learning.cloning import Lessons
-from dualmind.learning.cotraining import CotrainParams, MakeLessons, Setting, State, advance, begin
+from dualmind.learning.cotrain_state import CotrainParams, MakeLessons, Setting, State, read_state
+from dualmind.learning.cotraining import advance, begin
 from dualmind.learning.irl import RewardWeights
 from dualmind.learning.steps import StepCounter
 from dualmind.models.checkpoint import Checkpoint, Meta, save_checkpoint
@@ -126,7 +127,7 @@ def _finish(
     folder: Path, setting: Setting, parents: dict[str, str], games: Sequence[Game], out: Path
 ) -> dict[Channel, Checkpoint]:
     """Judge the pair on games that nothing was learnt from, and write what the stage promises."""
-    state = State.model_validate_json((folder / "state.json").read_bytes())
+    state = read_state(folder)
     systems: dict[Channel, TextModel] = {
         "system1": System1.load(folder / "system1"),
         "system2": System2.load(folder / "system2"),

@@ -8,88 +8,32 @@ Each round begins and ends on disk: a run that was broken off goes on from its l
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt, ValidationError
 from safetensors.torch import load_file, save_file
 
 from dualmind.data.decisions import DecisionRow
 from dualmind.domains.household.expert import LocationPrior
-from dualmind.domains.household.game import Game
 from dualmind.domains.household.progress import FEATURES, features
-from dualmind.errors import LearningError
-from dualmind.learning.acting import ActingParams, Played, act, reasoner, searcher
-from dualmind.learning.channels import Channel, ChannelParams, Channels, visits_of
-from dualmind.learning.cloning import CloningParams, Lessons, clone
-from dualmind.learning.irl import IrlParams, RewardWeights, drift, fit_sampled
-from dualmind.learning.ppo import Ppo, PpoParams
+from dualmind.learning.acting import Played, act, reasoner, searcher
+from dualmind.learning.channels import Channel, Channels, visits_of
+from dualmind.learning.cloning import CloningParams, clone
+from dualmind.learning.cotrain_state import Setting, State, read_state
+from dualmind.learning.irl import RewardWeights, drift, fit_sampled
+from dualmind.learning.ppo import Ppo
 from dualmind.learning.rewards import dense_reward, success_reward, trajectories
 from dualmind.learning.skipped import Skipped
-from dualmind.learning.steps import Clock, ClockParams, Purpose, StepCounter
+from dualmind.learning.steps import Clock, ClockParams, StepCounter
 from dualmind.models.checkpoint import Checkpoint, Meta, save_checkpoint
 from dualmind.models.system1 import System1
 from dualmind.models.system2 import System2
 from dualmind.models.text_model import TextModel
 from dualmind.storage import atomic_folder, write_json
 
-MakeLessons = Callable[[Sequence[DecisionRow], TextModel], Lessons]
 _BATCH = 128
-
-
-class CotrainParams(BaseModel):
-    """How the pair learns by doing."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    rounds: PositiveInt  # of play, learning and a checkpoint
-    imitation_rounds: NonNegativeInt  # of them, with a teacher; the others learn by reward alone
-    games: PositiveInt  # a round
-    teacher: Literal["searcher", "system2"]
-    won_only: bool  # believe the teacher in games alone that were won
-    acting: ActingParams
-    channels: ChannelParams
-    clocks: ClockParams
-    rehearsal: NonNegativeInt  # demonstrations of each domain that are learnt again beside a channel
-    system1: CloningParams  # steps: a tick of its clock (batch 256, rate 3e-4)
-    system2: CloningParams  # steps: a tick of its clock (batch 64, rate 1e-5)
-    ppo: PpoParams
-    irl: IrlParams
-    dense_scale: NonNegativeFloat  # of the reward by inverse RL beside success; 0: success alone
-    demonstrated_games: PositiveInt  # from which that reward is told
-    evaluation_games: Annotated[int, Field(ge=1)]  # of valid_train, at the end
-
-
-class State(BaseModel):
-    """What a run has come to, beside weights and channels."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    fingerprint: str  # of params, data and parents: another run does not go on from here
-    round: int  # rounds that are done
-    spent: dict[Purpose, int]  # environment steps
-    ticks: dict[str, int]  # of each clock
-    trained: dict[str, int]  # optimiser steps of each system
-    reward: list[float] | None  # weights of FEATURES, in units of reward_scale
-    reward_scale: list[float] | None
-    curve: list[dict[str, float]]  # a point a round
-    notes: list[str]  # updates that did not take place, alarms
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What stays the same through a run."""
-
-    params: CotrainParams
-    games: Sequence[Game]  # to be played
-    demonstrations: Mapping[str, Sequence[DecisionRow]]  # by domain, for rehearsal
-    make_lessons: Mapping[Channel, MakeLessons]
-    fingerprint: str
-    seed: int
-    threads: int
 
 
 def begin(folder: Path, setting: Setting, parents: Mapping[Channel, Checkpoint], demonstrated_steps: int) -> State:
@@ -125,18 +69,6 @@ def begin(folder: Path, setting: Setting, parents: Mapping[Channel, Checkpoint],
     run = _Run(setting, state, System1.load(parents["system1"].path), System2.load(parents["system2"].path))
     run.save(folder)
     return state
-
-
-def read_state(folder: Path) -> State:
-    """What :func:`begin` or :func:`advance` left.
-
-    Raises:
-        LearningError: it is damaged.
-    """
-    try:
-        return State.model_validate_json((folder / "state.json").read_bytes())
-    except (OSError, ValidationError) as error:
-        raise LearningError(f"{folder} does not hold a broken-off run ({error}); remove it to start anew") from error
 
 
 def advance(folder: Path, setting: Setting) -> State:
@@ -275,7 +207,7 @@ class _Run:
         self.reward = found
 
     def _demonstrated(self) -> np.ndarray:
-        """Features of the expert's games (N, F). They were counted as demonstrations: this plays the same steps again."""
+        """Features of the expert's games (N, F), which were counted as demonstrations: the same steps again."""
         games = self.setting.games[: self.params.demonstrated_games]
         expert = self.params.acting.model_copy(update={"teacher_share": 1.0, "max_steps": 50})
         played = act(

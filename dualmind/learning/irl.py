@@ -1,4 +1,4 @@
-"""Inverse reinforcement learning: the reward under which demonstrations are likeliest, by matching feature expectations.
+"""Inverse reinforcement learning: the reward under which demonstrations are likeliest, by matching their features.
 
 Maximum entropy (Ziebart et al. 2008): P(trajectory) is proportional to exp(weights . features), and the likelihood of
 the demonstrations is convex in the weights; its gradient is the features that they have minus the features that are
@@ -122,7 +122,7 @@ def fit_sampled(
     """
     if not len(demonstrated) or not len(sampled):
         raise LearningError(
-            f"a reward is told from {len(demonstrated)} demonstrations and {len(sampled)} drawn games; give some of both"
+            f"a reward needs both, but there are {len(demonstrated)} demonstrations and {len(sampled)} drawn games"
         )
     every = np.concatenate([demonstrated, sampled])
     if wrong := [name for name, column in zip(names, every.T, strict=True) if not np.isfinite(column).all()]:

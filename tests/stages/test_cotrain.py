@@ -12,7 +12,7 @@ import pytest
 
 from dualmind.data.validation import open_validated
 from dualmind.learning.channels import ChannelParams
-from dualmind.learning.cotraining import CotrainParams
+from dualmind.learning.cotrain_state import CotrainParams
 from dualmind.learning.irl import IrlParams
 from dualmind.learning.steps import ClockParams
 from dualmind.models.checkpoint import Checkpoint
