@@ -175,7 +175,7 @@ def rows_of(runs: dict[Method, list[Run]], unseen: int, words: str, begun: float
                     claim=f"{NAMES[method]} against ours, steps to {SHARE:.0%}",
                     baseline=bound,
                     command=command,
-                )  # fmt: skip
+                )
             )
     for name, package in FOREIGN.items():
         why = "no adapter to these games is written" if find_spec(package) else f"{package} is not installed"
@@ -193,7 +193,7 @@ def rows_of(runs: dict[Method, list[Run]], unseen: int, words: str, begun: float
                 command=command,
                 threads=1,
                 minutes=0.0,
-            )  # fmt: skip
+            )
         )
     return found
 
