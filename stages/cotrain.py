@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
+from pydantic import BaseModel
 
 from dualmind.data.decisions import DecisionRow, read_decisions
 from dualmind.data.problems import read_problems
@@ -94,7 +95,7 @@ def _fingerprint(
     params: CotrainParams, run: RunParams, cloned_by: Mapping[Channel, PretrainParams], parents: Mapping[str, str]
 ) -> str:
     """What makes a run the same as one that was broken off."""
-    models = {"params": params, "run": run, **cloned_by}
+    models: dict[str, BaseModel] = {"params": params, "run": run, **cloned_by}
     value = {name: model.model_dump() for name, model in models.items()} | {"parents": dict(parents)}
     return hashlib.md5(dump_json(value).encode(), usedforsecurity=False).hexdigest()
 

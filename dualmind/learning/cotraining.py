@@ -24,7 +24,7 @@ from dualmind.learning.cloning import CloningParams, clone
 from dualmind.learning.cotrain_state import Setting, State, read_state
 from dualmind.learning.irl import RewardWeights, drift, fit_sampled
 from dualmind.learning.ppo import Ppo
-from dualmind.learning.rewards import dense_reward, success_reward, trajectories
+from dualmind.learning.rewards import Reward, dense_reward, success_reward, trajectories
 from dualmind.learning.skipped import Skipped
 from dualmind.learning.steps import Clock, ClockParams, StepCounter
 from dualmind.models.checkpoint import Checkpoint, Meta, save_checkpoint
@@ -182,7 +182,7 @@ class _Run:
             return
         if self.ppo is None:
             self.ppo = self._new_ppo()
-        reward = success_reward
+        reward: Reward = success_reward
         if self.params.dense_scale and self.reward is not None:
             reward = dense_reward(self.reward.raw, self.params.dense_scale)
         before = self.ppo.steps

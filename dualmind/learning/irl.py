@@ -79,7 +79,7 @@ def fit_known(mdp: Mdp, demonstrated: Floats, ridge: float) -> Floats:
         policies, log_partition = mdp.soft_policies(mdp.features @ weights)
         expected = mdp.visits(policies) @ mdp.features
         value = log_partition - weights @ demonstrated + 0.5 * ridge * weights @ weights
-        return value, expected - demonstrated + ridge * weights
+        return float(value), expected - demonstrated + ridge * weights
 
     return _minimise(loss, len(demonstrated))
 

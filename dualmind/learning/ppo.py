@@ -168,7 +168,9 @@ class Ppo:
                 f"update {self.updates} of PPO left weights that are no numbers; "
                 f"lower ppo.policy_rate = {self.params.policy_rate} and go on from the last checkpoint"
             )
-        return PpoReport(*report, mean_return=float(np.mean([sum(game.rewards) for game in games])))
+        loss, kl, entropy, clipped, value_error, clip = report
+        mean_return = float(np.mean([sum(game.rewards) for game in games]))
+        return PpoReport(loss, kl, entropy, clipped, value_error, clip, mean_return)
 
     def state(self) -> dict[str, Tensor]:
         """All that an update depends on beside the policy: the value head, both optimisers and the counts."""

@@ -25,8 +25,8 @@ def grid() -> Mdp:
         for action, (dy, dx) in enumerate(((0, 1), (1, 0), (0, -1), (-1, 0))):
             to = min(max(y + dy, 0), SIZE - 1) * SIZE + min(max(x + dx, 0), SIZE - 1)
             moves[y * SIZE + x, action, to] = 1.0
-    y, x = np.divmod(np.arange(SIZE * SIZE), SIZE)
-    fields = np.stack([(x == 3) & (y == 3), (x == 1) & (y > 0), y == 0], axis=1).astype(np.float64)
+    row, column = np.divmod(np.arange(SIZE * SIZE), SIZE)
+    fields = np.stack([(column == 3) & (row == 3), (column == 1) & (row > 0), row == 0], axis=1).astype(np.float64)
     start = np.zeros(SIZE * SIZE)
     start[0] = 1.0
     return Mdp(moves, fields, start, HORIZON)
