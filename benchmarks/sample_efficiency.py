@@ -22,10 +22,10 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
-from benchmarks.household_success import MAX_STEPS, demonstrations
 from benchmarks.results_file import Row, write_rows
 from dualmind.data.decisions import DecisionRow
 from dualmind.domains.household import generate
+from dualmind.domains.household.domain import MAX_STEPS, Household
 from dualmind.domains.household.expert import LocationPrior
 from dualmind.domains.household.game import Game
 from dualmind.domains.household.sources import load_games
@@ -39,6 +39,7 @@ from dualmind.learning.rewards import success_reward, trajectories
 from dualmind.learning.steps import StepCounter
 from dualmind.models.system1 import System1
 from stages.params import load_params
+from stages.prepare import demonstrate
 from stages.pretrain import System1Params, lessons, texts
 
 Method = Literal["ours", "bc_ppo", "ppo"]
@@ -68,12 +69,27 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """Demonstrations."""
+
+    rows: list[DecisionRow]
+    steps: int  # of the environment
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """What a run may take."""
 
     steps: int  # of the environment
     games: int  # a round
     cloning_steps: int  # optimiser steps on the first games, and again in each round of DAgger
+
+
+def demonstrations(games: Sequence[Game]) -> Shown:
+    """The searcher's decisions on these games, and the environment steps that they took: lost games took some too."""
+    domain = Household(games, LocationPrior.learn(games))
+    rows, lost = demonstrate(domain, domain.problems("train"))
+    return Shown(rows, len(rows) + MAX_STEPS * len(lost))
 
 
 def ppo_params(method: Method, budget: Budget) -> PpoParams:
@@ -87,14 +103,15 @@ def ppo_params(method: Method, budget: Budget) -> PpoParams:
 
 
 def learn(
-    method: Method, games: Sequence[Game], rows: list[DecisionRow], counter: StepCounter, budget: Budget, seed: int
+    method: Method, games: Sequence[Game], shown: Shown, counter: StepCounter, budget: Budget, seed: int
 ) -> Iterator[System1]:
-    """System 1 after each round. ``rows`` give the vocabulary; PPO from scratch learns nothing else from them."""
+    """System 1 after each round. PPO from scratch takes nothing but its vocabulary from what was shown."""
+    rows = shown.rows
     params = load_params(System1Params, "pretrain.system1")
     system1 = System1.build(params.model, texts(rows), seed)
     cloning = params.cloning.model_copy(update={"steps": budget.cloning_steps})
     if method != "ppo":
-        counter.add("demonstration", len(rows))
+        counter.add("demonstration", shown.steps)
         clone(system1, lessons(params, rows, system1, seed), cloning, seed=seed)
         yield system1
     if method == "ours":
@@ -113,13 +130,11 @@ def learn(
         yield system1
 
 
-def run(
-    method: Method, games: Sequence[Game], unseen: Sequence[Game], rows: list[DecisionRow], budget: Budget, seed: int
-) -> Run:
+def run(method: Method, games: Sequence[Game], unseen: Sequence[Game], shown: Shown, budget: Budget, seed: int) -> Run:
     """Learn until good enough or out of budget; PPO is judged at every 2 % of it, to save time."""
     counter = StepCounter()
     judged, success = -1, 0.0
-    for system1 in learn(method, games, rows, counter, budget, seed):
+    for system1 in learn(method, games, shown, counter, budget, seed):
         over = counter.total >= budget.steps
         if judged >= 0 and method != "ours" and not over and counter.total - judged < 0.02 * budget.steps:
             continue
@@ -139,71 +154,58 @@ def run(
 
 
 def rows_of(runs: dict[Method, list[Run]], unseen: int, words: str, begun: float) -> list[Row]:
-    """Steps of each method, and ratios to ours."""
+    """Steps of each method, ratios to ours, and what could not be measured."""
     command = f"python -m benchmarks.sample_efficiency {words}"
+    ours = runs.get("ours", [])
     found: list[Row] = []
     for method, own in runs.items():
-        claim = f"environment steps to {SHARE:.0%} of {unseen} unseen games, greedy and sampled: {NAMES[method]}"
-        censored = not all(one.reached for one in own)
-        steps = None if censored else _mean([one.steps for one in own])
-        found.append(
-            Row(
-                claim=claim,
-                unit="environment steps",
-                value=None if steps is None else steps.value,
-                low=None if steps is None else steps.low,
-                high=None if steps is None else steps.high,
-                target=None,
-                reached=None,
-                baseline="by seed: " + ", ".join(one.text for one in own),
-                seeds=len(own),
-                command=command,
-                threads=1,
-                minutes=_minutes(begun),
-            )
-        )
-        if method != "ours" and all(one.reached for one in runs.get("ours", ())) and runs.get("ours"):
-            ratio = _mean([one.steps / ours.steps for one, ours in zip(own, runs["ours"], strict=True)])
-            bound = "at least, since some runs never got there" if censored else "all runs got there"
-            found.append(
-                Row.of(
-                    ratio,
-                    target=TARGETS[method],
-                    begun=begun,
-                    unit="times the steps of ours",
-                    seeds=len(own),
-                    claim=f"{NAMES[method]} against ours, steps to {SHARE:.0%}",
-                    baseline=bound,
-                    command=command,
-                )
-            )
+        found.append(_steps_row(NAMES[method], own, unseen, command, begun))
+        if method != "ours" and ours and all(one.reached for one in ours):
+            found.append(_ratio_row(method, own, ours, command, begun))
     for name, package in FOREIGN.items():
         why = "no adapter to these games is written" if find_spec(package) else f"{package} is not installed"
-        found.append(
-            Row(
-                claim=f"environment steps to {SHARE:.0%} of unseen games: {name}",
-                unit="environment steps",
-                value=None,
-                low=None,
-                high=None,
-                target=None,
-                reached=None,
-                baseline=f"not measured: {why}",
-                seeds=0,
-                command=command,
-                threads=1,
-                minutes=0.0,
-            )
-        )
+        found.append(_steps_row(name, [], unseen, command, begun, f"not measured: {why}"))
     return found
+
+
+def _steps_row(name: str, own: list[Run], unseen: int, command: str, begun: float, why: str = "") -> Row:
+    """Mean steps over seeds; no figure where a run never got there, since a mean of bounds is no mean."""
+    known = bool(own) and all(one.reached for one in own)
+    steps = _mean([one.steps for one in own]) if known else None
+    return Row(
+        claim=f"environment steps to {SHARE:.0%} of {unseen} unseen games, greedy and sampled: {name}",
+        unit="environment steps",
+        value=None if steps is None else steps.value,
+        low=None if steps is None else steps.low,
+        high=None if steps is None else steps.high,
+        target=None,
+        reached=None,
+        baseline=why or "by seed: " + ", ".join(one.text for one in own),
+        seeds=len(own),
+        command=command,
+        threads=1,
+        minutes=round((time.monotonic() - begun) / 60, 1),
+    )
+
+
+def _ratio_row(method: Method, own: list[Run], ours: list[Run], command: str, begun: float) -> Row:
+    """Steps against those of ours with the same seed; of censored runs the steps that they had, a lower bound."""
+    ratio = _mean([one.steps / two.steps for one, two in zip(own, ours, strict=True)])
+    censored = not all(one.reached for one in own)
+    return Row.of(
+        ratio,
+        target=TARGETS[method],
+        begun=begun,
+        claim=f"steps to {SHARE:.0%}, {NAMES[method]}, against ours",
+        unit="times the steps of ours, at least" if censored else "times the steps of ours",
+        baseline="ours, by seed: " + ", ".join(one.text for one in ours),
+        seeds=len(own),
+        command=command,
+    )
 
 
 def _mean(values: Sequence[float]) -> Interval:
     return bootstrap_mean(list(map(float, values)), np.random.default_rng(0))
-
-
-def _minutes(begun: float) -> float:
-    return round((time.monotonic() - begun) / 60, 1)
 
 
 def load(path: Path, unseen: int) -> tuple[list[Game], list[Game]]:
@@ -231,9 +233,9 @@ def main() -> None:
     games, unseen = load(arguments.games, arguments.games_unseen)
     budget = Budget(arguments.budget, arguments.round, arguments.cloning_steps)
     runs: dict[Method, list[Run]] = {}
-    rows = demonstrations(games[:CLONED_GAMES])
+    shown = demonstrations(games[:CLONED_GAMES])
     for method in arguments.method or get_args(Method):
-        runs[method] = [run(method, games, unseen, rows, budget, seed) for seed in range(arguments.seeds)]
+        runs[method] = [run(method, games, unseen, shown, budget, seed) for seed in range(arguments.seeds)]
         print(f"{method}: {', '.join(one.text for one in runs[method])}", flush=True)
     words = f"GAMES --seeds {arguments.seeds} --budget {arguments.budget}"
     write_rows("sample_efficiency", rows_of(runs, len(unseen), words, begun))

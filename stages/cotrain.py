@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from dualmind.data.decisions import DecisionRow, read_decisions
 from dualmind.data.problems import read_problems
 from dualmind.data.validation import ValidatedDataset, open_validated
+from dualmind.domains.household.domain import MAX_STEPS
 from dualmind.domains.household.game import Game
 from dualmind.domains.household.progress import FEATURES
 from dualmind.evaluation.playing import Mode, play
@@ -32,7 +33,6 @@ from stages.params import RunParams, load_params
 from stages.pretrain import DOMAINS, PretrainParams, System1Params, System2Params, lessons
 
 UNFINISHED = ".unfinished"  # where a run that was broken off waits to be taken up again
-_MAX_STEPS = 50
 
 
 def cotrain(
@@ -137,7 +137,7 @@ def _finish(
     for mode in get_args(Mode):
         outcomes = play(
             systems["system1"], games, mode, np.random.default_rng(setting.seed),
-            batch_size=setting.params.acting.batch_size, max_steps=_MAX_STEPS, label=f"valid_train, {mode}",
+            batch_size=setting.params.acting.batch_size, max_steps=MAX_STEPS, label=f"valid_train, {mode}",
         )  # fmt: skip
         counter.add("evaluation", sum(outcome.steps for outcome in outcomes))
         success[f"success_{mode}"] = float(np.mean([outcome.success for outcome in outcomes]))

@@ -16,6 +16,7 @@ import numpy as np
 from safetensors.torch import load_file, save_file
 
 from dualmind.data.decisions import DecisionRow
+from dualmind.domains.household.domain import MAX_STEPS
 from dualmind.domains.household.expert import LocationPrior
 from dualmind.domains.household.progress import FEATURES, features
 from dualmind.learning.acting import Played, act, reasoner, searcher
@@ -209,7 +210,7 @@ class _Run:
     def _demonstrated(self) -> np.ndarray:
         """Features of the expert's games (N, F), which were counted as demonstrations: the same steps again."""
         games = self.setting.games[: self.params.demonstrated_games]
-        expert = self.params.acting.model_copy(update={"teacher_share": 1.0, "max_steps": 50})
+        expert = self.params.acting.model_copy(update={"teacher_share": 1.0, "max_steps": MAX_STEPS})
         played = act(
             self.system1, games, expert, StepCounter(), np.random.default_rng(0), teacher=searcher(self.prior),
             features=features,
