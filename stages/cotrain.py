@@ -95,8 +95,8 @@ def _fingerprint(
     params: CotrainParams, run: RunParams, cloned_by: Mapping[Channel, PretrainParams], parents: Mapping[str, str]
 ) -> str:
     """What makes a run the same as one that was broken off."""
-    models: dict[str, BaseModel] = {"params": params, "run": run, **cloned_by}
-    value = {name: model.model_dump() for name, model in models.items()} | {"parents": dict(parents)}
+    models: list[tuple[str, BaseModel]] = [("params", params), ("run", run), *cloned_by.items()]
+    value = {name: model.model_dump() for name, model in models} | {"parents": dict(parents)}
     return hashlib.md5(dump_json(value).encode(), usedforsecurity=False).hexdigest()
 
 
