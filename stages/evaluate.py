@@ -110,6 +110,7 @@ def evaluate(
         "calibration": _read("artifacts/calibrate/metrics.json"),
     }
     write_json(out / "metrics.json", metrics)
+    metrics = _read(str(out / "metrics.json"))  # in the file's order, in which the report may be made again
     write_json(out / "plots" / "success.json", _plot_rows(splits))
     timing = _time(system1, rows[: params.timed_decisions], run)
     write_json(out / "timing.json", asdict(timing))

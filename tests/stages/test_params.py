@@ -7,10 +7,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dualmind.data.suites import SuiteParams
 from dualmind.errors import ParamsError
+from flows.audit import AuditParams
+from flows.serve import ServeParams
+from stages.calibrate import CalibrateParams
 from stages.evaluate import EvaluateParams
 from stages.params import RunParams, load_params
-from stages.prepare import HouseholdParams, PrepareParams
-from stages.pretrain import PretrainParams
+from stages.prepare import HouseholdParams, PrepareParams, ReasoningParams
+from stages.pretrain import System1Params, System2Params
+from stages.recalibrate import RecalibrateParams
+from stages.release import ReleaseParams
+from tasks.calibration import CalibrationParams
 from tasks.stage import FlowParams
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,9 +25,18 @@ SECTIONS: list[tuple[Any, str]] = [
     (RunParams, "run"),
     (HouseholdParams, "household"),
     (PrepareParams, "prepare"),
-    (SuiteParams, "validate"),
-    (PretrainParams, "pretrain.system1"),
+    (ReasoningParams, "reasoning"),
+    (SuiteParams, "validate.household"),
+    (SuiteParams, "validate.reasoning"),
+    (System1Params, "pretrain.system1"),
+    (System2Params, "pretrain.system2"),
+    (CalibrateParams, "calibrate"),
     (EvaluateParams, "evaluate"),
+    (RecalibrateParams, "recalibrate"),
+    (CalibrationParams, "calibration"),
+    (ReleaseParams, "release"),
+    (AuditParams, "audit"),
+    (ServeParams, "serve"),
     (FlowParams, "flow"),
 ]
 

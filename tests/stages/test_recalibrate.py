@@ -28,9 +28,9 @@ def freeze_month(root: Path, number: int = 1500, **changes: Any) -> Frozen:
     """Log a month, and freeze it in the folder."""
     log_traffic(root / "traffic", MONTH, decisions(MONTH, number, np.random.default_rng(0), **changes))
     with MonthReader(root / "traffic", MONTH) as reader:
-        found = collect(reader.batches(), {"r1"}, GRID)
+        found = collect(reader.batches(), {"r1#1"}, GRID)
     known = {"weights_digest": WEIGHTS, "gate_digest": "b" * 32, "previous_value": 0.9, "grid": GRID[::-1].tolist()}
-    frozen = describe(found, period=MONTH, release="r1", labels=["r1"], **known)
+    frozen = describe(found, period=MONTH, release="r1", labels=["r1#1"], **known)
     freeze(found, frozen, root / DATA)
     return frozen
 
@@ -131,9 +131,9 @@ def test_where_only_accepted_answers_were_audited_no_lower_threshold_is_tried(tm
     ]
     log_traffic(tmp_path / "traffic", MONTH, pairs)
     with MonthReader(tmp_path / "traffic", MONTH) as reader:
-        found = collect(reader.batches(), {"r1"}, GRID)
+        found = collect(reader.batches(), {"r1#1"}, GRID)
     known = {"weights_digest": WEIGHTS, "gate_digest": "b" * 32, "previous_value": 0.6, "grid": GRID[::-1].tolist()}
-    frozen = describe(found, period=MONTH, release="r1", labels=["r1"], **known)
+    frozen = describe(found, period=MONTH, release="r1", labels=["r1#1"], **known)
     freeze(found, frozen, tmp_path / DATA)
     outcome = recalibrate(PROMISE, validated(tmp_path), frozen, tmp_path / "out")
     assert outcome.threshold is not None

@@ -45,9 +45,9 @@ def test_the_failures_of_both_data_sets_are_told_in_one_run(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("min_problems: 4", "min_problems: 0", "validate.min_problems = 0"),
-        ("min_problems: 4", "min_problem: 4", "unknown key validate.min_problem"),
-        ("  min_problems: 4\n", "", "missing key validate.min_problems"),
+        ("min_problems: 4", "min_problems: 0", "validate.household.min_problems = 0"),
+        ("min_problems: 4", "min_problem: 4", "unknown key validate.household.min_problem"),
+        ("    min_problems: 4\n", "", "missing key validate.household.min_problems"),
     ],
 )
 def test_params_out_of_form_are_refused_before_any_data_is_read(
