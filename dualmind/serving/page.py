@@ -17,7 +17,7 @@ button:disabled { opacity: .5; cursor: wait; } label { display: block; margin-bo
 </style>"""
 
 _ASK = """<h2>Ask</h2>
-<form id="ask"><label for="question">A question, such as: if tom has 3 apples and buys 4 , how many has he ?</label>
+<form id="ask"><label for="question">A question, such as: sort these numbers from small to large : 81 10 44</label>
 <textarea id="question" maxlength="4000" required></textarea>
 <div class="row"><button class="main" id="send">Ask</button></div></form>"""
 
