@@ -9,6 +9,7 @@ seed; intervals resample questions, all ways to answer one question together.
 import argparse
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -69,12 +70,11 @@ def hard_rows(judged: Judged, answered: Sequence[Answered]) -> list[Row]:
         "9 to 12 hops",
     )
     found = bootstrap_mean(right(asked).tolist(), np.random.default_rng(0))
-    rows.append(
-        Row.of(
-            found, target=0.5, begun=begun, claim="System 2 on 9 to 12 hops, more than it was trained on",
-            unit="share right", baseline="reported only; no target was set beforehand", seeds=1, command=COMMAND,
-        )
+    longest = Row.of(
+        found, target=0.0, begun=begun, claim="System 2 on 9 to 12 hops, more than it was trained on",
+        unit="share right", baseline="reported only", seeds=1, command=COMMAND,
     )  # fmt: skip
+    rows.append(replace(longest, target=None, reached=None))
     return rows
 
 

@@ -116,7 +116,10 @@ def _pair(pair: Mapping[str, Any]) -> str:
         header = ["who answers", "right", "95 % interval", "by System 2", "mean MFLOP a decision"]
         sections.append(f"<h3>{escape(domain)}, unseen</h3>{table(header, shown, numbers=4)}")
     curves = [
-        (name, [(float(hops), own["right"]) for hops, own in sorted(row["by_hops"].items(), key=_number)])
+        (
+            name.removesuffix(" alone"),
+            [(float(hops), own["right"]) for hops, own in sorted(row["by_hops"].items(), key=_number)],
+        )
         for name, row in pair["reasoning"].items()
     ]
     sections.append(f"<h3>Right by number of steps that a question needs</h3>{lines(curves, 'steps', 'share right')}")
@@ -137,7 +140,7 @@ def _calibration(found: Mapping[str, Any]) -> str:
     ]
     curves = [
         (name, [(row["stated"], row["right"]) for row in found["reliability"][key]])
-        for name, key in (("System 1's probability", "raw"), ("gate's score", "score"))
+        for name, key in (("probability", "raw"), ("gate's score", "score"))
     ]
     return "<h2>The gate and its threshold</h2>" + _columns(
         f"<h3>Proof</h3>{table(['measure', 'value'], facts, numbers=1)}",
