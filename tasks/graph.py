@@ -93,7 +93,8 @@ def _expand(key: str, entry: Any, params: dict[str, Any]) -> list[tuple[str, dic
         return [(key, _body(entry, params))]
     items, body = entry["foreach"], entry.get("do")
     words = isinstance(items, list) and all(isinstance(item, str | int | float) for item in items)
-    if not words and not (isinstance(items, dict) and items):
+    named = isinstance(items, dict) and items and all(isinstance(item, dict) for item in items.values())
+    if not words and not named:
         raise PipelineError(f"dvc.yaml: foreach of stage {key} is {items!r}; make it a list of words, such as [a, b]")
     if not isinstance(body, dict):
         raise PipelineError(f"dvc.yaml: stage {key} has a foreach but its do is {body!r}; give it cmd, deps and outs")
