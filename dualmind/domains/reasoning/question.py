@@ -3,9 +3,10 @@
 import hashlib
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -117,12 +118,50 @@ class Reading:
     follow: "Follow"
 
 
-class TextFamily(Family, Protocol):
-    """A family whose questions are understood from their text alone."""
+class TextFamily(ABC):
+    """A family whose questions are understood from their text alone: one reading of it draws, checks and reads.
+
+    Attributes:
+        name: unique among the families.
+        form: of a whole text. Readings take what they know from a text and pass over the rest, so it must cover all.
+    """
+
+    name: ClassVar[str]
+    form: ClassVar[re.Pattern[str]]
+
+    @abstractmethod
+    def draw(self, hops: int, rng: np.random.Generator) -> Question:
+        """See :class:`Family`."""
+
+    @abstractmethod
+    def reading(self, text: str) -> Reading:
+        """The way to the answer of a text that has the form; a lookup or conversion error where it makes no sense."""
+
+    def ask(
+        self, text: str, hops: int, phrasing: str, answer: Callable[[tuple[str, ...]], str] = lambda steps: steps[-1]
+    ) -> Question:
+        """The question of a text; ``answer`` says it from the steps."""
+        steps = rollout(hops, self.reading(text).follow)
+        return Question(text, answer(steps), steps, self.name, hops, phrasing)
+
+    def check(self, question: Question, steps: Sequence[str]) -> bool:
+        """See :class:`Family`."""
+        return is_next(question.hops, self.reading(question.text).follow, steps)
 
     def read(self, text: str) -> Reading | None:
-        """The way to the answer, or None where the text is no question of this family."""
-        ...
+        """The way to the answer, or None where the text is no question of this family, or makes no sense."""
+        if not self.form.fullmatch(text):
+            return None
+        try:
+            reading = self.reading(text)
+            rollout(reading.hops, reading.follow)
+        except (KeyError, IndexError, ValueError, StopIteration):  # it has the form, but makes no sense
+            return None
+        return reading if reading.hops >= 1 else None
+
+    def score(self, question: Question, answer: str) -> float:
+        """See :class:`Family`."""
+        return exact(question, answer)
 
 
 def write_output(steps: Sequence[str], answer: str) -> str:
@@ -181,21 +220,6 @@ def is_next(hops: int, follow: Follow, steps: Sequence[str]) -> bool:
         return follow(steps[:-1]).split() == steps[-1].split()
     except (KeyError, IndexError, ValueError):  # a step before it names what the problem does not have
         return False
-
-
-def read_text(form: re.Pattern[str], text: str, read: Callable[[str], Reading]) -> Reading | None:
-    """What ``read`` makes of a text that has the form of a family and whose steps can all be taken; else None.
-
-    The families' readers take what they know from a text and pass over the rest, so the form must cover all of it.
-    """
-    if not form.fullmatch(text):
-        return None
-    try:
-        reading = read(text)
-        rollout(reading.hops, reading.follow)
-    except (KeyError, IndexError, ValueError, StopIteration):  # it has the form, but makes no sense
-        return None
-    return reading if reading.hops >= 1 else None
 
 
 def pick(rng: np.random.Generator, pool: Sequence[T]) -> T:

@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualmind.domains.base import Problem
-from dualmind.domains.reasoning.families import brackets, lists, navigation, swaps, words
-from dualmind.domains.reasoning.question import Follow, rollout
+from dualmind.domains.reasoning.families import words
+from dualmind.domains.reasoning.families.brackets import Brackets
+from dualmind.domains.reasoning.families.lists import Counting, Sorting
+from dualmind.domains.reasoning.families.navigation import Navigation
+from dualmind.domains.reasoning.families.swaps import Swaps
+from dualmind.domains.reasoning.question import TextFamily, rollout
 from dualmind.domains.reasoning.real import (
     FAMILY_OF_BBH,
     Reference,
@@ -120,14 +124,6 @@ def known_bbh(family: str, is_ours: Callable[[str], bool]) -> list[Problem]:
     return [problem for problem in load_bbh(BBH, tasks) if is_ours(problem.text)]
 
 
-def _swaps(text: str) -> Follow:
-    return swaps._follow(swaps._read(text))
-
-
-def _counting(text: str) -> Follow:
-    return lists._follow_counts(lists._read_counts(text))
-
-
 def _items_are_known(text: str) -> bool:
     nouns = {noun for kind in words.KINDS.values() for pair in kind.items() for noun in pair}
     items = re.split(r" , (?:and )?| and ", text.split(" . how many ", maxsplit=1)[0])
@@ -135,11 +131,11 @@ def _items_are_known(text: str) -> bool:
 
 
 # our steps on BIG-Bench Hard's own texts, in the settings and words that our families have; at least so many
-READERS: dict[str, tuple[Callable[[str], Follow], Callable[[str], bool], int]] = {
-    "brackets": (brackets._follow, lambda _: True, 250),
-    "swaps": (_swaps, lambda text: not {"books", "soccer"} & set(text.split()), 200),
-    "counting": (_counting, _items_are_known, 60),
-    "sorting": (lists._follow_sorted, lambda _: True, 250),
+READERS: dict[str, tuple[TextFamily, Callable[[str], bool], int]] = {
+    "brackets": (Brackets(), lambda _: True, 250),
+    "swaps": (Swaps(), lambda text: not {"books", "soccer"} & set(text.split()), 200),
+    "counting": (Counting(), _items_are_known, 60),
+    "sorting": (Sorting(), lambda _: True, 250),
 }
 
 
@@ -147,12 +143,12 @@ READERS: dict[str, tuple[Callable[[str], Follow], Callable[[str], bool], int]] =
 @pytest.mark.parametrize("family", READERS)
 def test_our_steps_solve_bbh_in_its_own_words(family: str) -> None:
     """The wordings that follow BIG-Bench Hard are its own: what reads our texts reads these, and finds the answers."""
-    follow, is_ours, least = READERS[family]
+    reader, is_ours, least = READERS[family]
     problems = known_bbh(family, is_ours)
     assert len(problems) >= least
     for problem in problems:
-        hops = len(lists._read_counts(problem.text)) if family == "counting" else problem.hops
-        steps = rollout(hops, follow(problem.text))
+        reading = reader.reading(problem.text)
+        steps = rollout(reading.hops if family == "counting" else problem.hops, reading.follow)
         answer = " ".join(steps) if family in {"brackets", "sorting"} else steps[-1]
         assert score_reference(problem.payload, answer) == 1.0, problem
 
@@ -160,7 +156,7 @@ def test_our_steps_solve_bbh_in_its_own_words(family: str) -> None:
 @needs_bbh
 def test_our_walk_solves_bbh_navigate() -> None:
     for problem in known_bbh("navigation", lambda _: True):
-        steps = rollout(problem.hops, navigation._follow(problem.text))
+        steps = rollout(problem.hops, Navigation().reading(problem.text).follow)
         assert problem.payload.answer == ("yes" if steps[-1].split()[:2] == ["50", "50"] else "no")
         assert solvers.navigation(problem.text) == problem.payload.answer
 

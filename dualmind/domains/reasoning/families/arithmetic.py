@@ -10,13 +10,10 @@ from dualmind.domains.reasoning.question import (
     Follow,
     Question,
     Reading,
+    TextFamily,
     between,
     check_hops,
-    exact,
-    is_next,
     pick,
-    read_text,
-    rollout,
 )
 
 _TOP = 99
@@ -113,36 +110,23 @@ def _follow(operations: Sequence[_Step]) -> Follow:
     return follow
 
 
-def _reading(text: str) -> Reading:
-    operations = _read(text)
-    return Reading(len(operations), _follow(operations))
-
-
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(TextFamily):
     """Whole numbers in 0..99 (BIG-Bench Hard: multistep_arithmetic_two, without negative numbers)."""
 
-    name: str = "arithmetic"
+    name = "arithmetic"
+    form = _FORM
 
     def draw(self, hops: int, rng: np.random.Generator) -> Question:
         """One hop is one operation."""
         check_hops(hops)
         phrasing = pick(rng, ("bbh", "plain"))
         text = _write_expression(hops, rng) if phrasing == "bbh" else _write_told(hops, rng)
-        steps = rollout(hops, _follow(_read(text)))
-        return Question(text, steps[-1], steps, self.name, hops, phrasing)
+        return self.ask(text, hops, phrasing)
 
-    def check(self, question: Question, steps: Sequence[str]) -> bool:
-        """See :class:`Family`."""
-        return is_next(question.hops, _follow(_read(question.text)), steps)
-
-    def read(self, text: str) -> Reading | None:
+    def reading(self, text: str) -> Reading:
         """See :class:`TextFamily`."""
-        return read_text(_FORM, text, _reading)
-
-    def score(self, question: Question, answer: str) -> float:
-        """See :class:`Family`."""
-        return exact(question, answer)
+        operations = _read(text)
+        return Reading(len(operations), _follow(operations))
 
 
 def _write_expression(hops: int, rng: np.random.Generator) -> str:

@@ -1,22 +1,16 @@
 """Bracket completion."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from dualmind.domains.reasoning.question import (
-    Follow,
     Question,
     Reading,
+    TextFamily,
     between,
     check_hops,
-    exact,
-    is_next,
     pick,
-    read_text,
-    rollout,
 )
 
 CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
@@ -43,21 +37,11 @@ def _left_open(text: str) -> list[str]:
     return open_now[::-1]
 
 
-def _follow(text: str) -> Follow:
-    """Steps: the closing brackets, one by one."""
-    missing = _left_open(text)
-    return lambda before: missing[len(before)]
+class Brackets(TextFamily):
+    """Close what is open (BIG-Bench Hard: dyck_languages). Steps: the closing brackets, one by one."""
 
-
-def _reading(text: str) -> Reading:
-    return Reading(len(_left_open(text)), _follow(text))
-
-
-@dataclass(frozen=True, slots=True)
-class Brackets:
-    """Close what is open (BIG-Bench Hard: dyck_languages)."""
-
-    name: str = "brackets"
+    name = "brackets"
+    form = _FORM
 
     def draw(self, hops: int, rng: np.random.Generator) -> Question:
         """One hop is one closing bracket; closed pairs lie between the open ones."""
@@ -67,20 +51,12 @@ class Brackets:
             parts.insert(between(rng, 0, len(parts)), _closed(rng))
         phrasing = pick(rng, ("bbh", "plain"))
         text = f"{_LEAD[phrasing]} {' '.join(word for part in parts for word in part)}"
-        steps = rollout(hops, _follow(text))
-        return Question(text, " ".join(steps), steps, self.name, hops, phrasing)
+        return self.ask(text, hops, phrasing, " ".join)
 
-    def check(self, question: Question, steps: Sequence[str]) -> bool:
-        """See :class:`Family`."""
-        return is_next(question.hops, _follow(question.text), steps)
-
-    def read(self, text: str) -> Reading | None:
+    def reading(self, text: str) -> Reading:
         """See :class:`TextFamily`."""
-        return read_text(_FORM, text, _reading)
-
-    def score(self, question: Question, answer: str) -> float:
-        """See :class:`Family`."""
-        return exact(question, answer)
+        missing = _left_open(text)
+        return Reading(len(missing), lambda before: missing[len(before)])
 
 
 def _closed(rng: np.random.Generator) -> list[str]:

@@ -1,23 +1,17 @@
 """Look-ups: each key opens a room that holds the next key."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from dualmind.domains.reasoning.families.words import COLOURS
 from dualmind.domains.reasoning.question import (
-    Follow,
     Question,
     Reading,
+    TextFamily,
     between,
     check_hops,
-    exact,
-    is_next,
     pick,
-    read_text,
-    rollout,
     sample,
 )
 
@@ -32,20 +26,11 @@ _HOPS = re.compile(r"(\d+) (?:keys?|doors?) (?:\.|\?)")
 _START = re.compile(r"(?:start in the|start with the) (\w+)")
 
 
-def _follow(text: str) -> Follow:
-    following, start = dict(_LEADS.findall(text)), _START.findall(text)[0]
-    return lambda before: following[before[-1] if before else start]
-
-
-def _reading(text: str) -> Reading:
-    return Reading(int(_HOPS.findall(text)[0]), _follow(text))
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(TextFamily):
     """Rooms in a ring: every colour occurs once as a room and once as a key, so counting words tells nothing."""
 
-    name: str = "keys"
+    name = "keys"
+    form = _FORM
 
     def draw(self, hops: int, rng: np.random.Generator) -> Question:
         """One hop is one look-up."""
@@ -61,17 +46,9 @@ class Keys:
         else:
             doors = "1 door" if hops == 1 else f"{hops} doors"
             text = f"{told} start with the {ring[0]} key . what do you have after {doors} ?"
-        steps = rollout(hops, _follow(text))
-        return Question(text, steps[-1], steps, self.name, hops, phrasing)
+        return self.ask(text, hops, phrasing)
 
-    def check(self, question: Question, steps: Sequence[str]) -> bool:
-        """See :class:`Family`."""
-        return is_next(question.hops, _follow(question.text), steps)
-
-    def read(self, text: str) -> Reading | None:
+    def reading(self, text: str) -> Reading:
         """See :class:`TextFamily`."""
-        return read_text(_FORM, text, _reading)
-
-    def score(self, question: Question, answer: str) -> float:
-        """See :class:`Family`."""
-        return exact(question, answer)
+        following, start = dict(_LEADS.findall(text)), _START.findall(text)[0]
+        return Reading(int(_HOPS.findall(text)[0]), lambda before: following[before[-1] if before else start])

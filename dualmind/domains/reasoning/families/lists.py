@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,14 +18,11 @@ from dualmind.domains.reasoning.question import (
     Follow,
     Question,
     Reading,
+    TextFamily,
     between,
     check_hops,
     enumerate_words,
-    exact,
-    is_next,
     pick,
-    read_text,
-    rollout,
     sample,
     with_article,
 )
@@ -58,16 +54,11 @@ def _follow_counts(counts: Sequence[int]) -> Follow:
     return lambda before: str((int(before[-1]) if before else 0) + counts[len(before)])
 
 
-def _counts_reading(text: str) -> Reading:
-    counts = _read_counts(text)
-    return Reading(len(counts), _follow_counts(counts))
-
-
-@dataclass(frozen=True, slots=True)
-class Counting:
+class Counting(TextFamily):
     """How many of one kind (BIG-Bench Hard: object_counting)?"""
 
-    name: str = "counting"
+    name = "counting"
+    form = _COUNTS_FORM
 
     def draw(self, hops: int, rng: np.random.Generator) -> Question:
         """One hop is one thing that counts."""
@@ -87,20 +78,12 @@ class Counting:
         else:
             told = [f"{n} {noun if n == 1 else _many(noun)}" for noun, n in items]
             text = f"there are {enumerate_words(told)} . how many {kind} are there ?"
-        steps = rollout(hops, _follow_counts(_read_counts(text)))
-        return Question(text, steps[-1], steps, self.name, hops, phrasing)
+        return self.ask(text, hops, phrasing)
 
-    def check(self, question: Question, steps: Sequence[str]) -> bool:
-        """See :class:`Family`."""
-        return is_next(question.hops, _follow_counts(_read_counts(question.text)), steps)
-
-    def read(self, text: str) -> Reading | None:
+    def reading(self, text: str) -> Reading:
         """See :class:`TextFamily`."""
-        return read_text(_COUNTS_FORM, text, _counts_reading)
-
-    def score(self, question: Question, answer: str) -> float:
-        """See :class:`Family`."""
-        return exact(question, answer)
+        counts = _read_counts(text)
+        return Reading(len(counts), _follow_counts(counts))
 
 
 def _many(noun: str) -> str:
@@ -137,15 +120,11 @@ def _follow_sorted(text: str) -> Follow:
     return follow
 
 
-def _sorted_reading(text: str) -> Reading:
-    return Reading(len(text.rpartition(" : ")[2].split()) - 1, _follow_sorted(text))
-
-
-@dataclass(frozen=True, slots=True)
-class Sorting:
+class Sorting(TextFamily):
     """Words by the alphabet (BIG-Bench Hard: word_sorting), numbers by size; one more of them than hops."""
 
-    name: str = "sorting"
+    name = "sorting"
+    form = _SORTED_FORM
 
     def draw(self, hops: int, rng: np.random.Generator) -> Question:
         """One hop picks the next of the order; the last one is left over."""
@@ -153,17 +132,8 @@ class Sorting:
         phrasing = pick(rng, ("bbh", "plain"))
         pool = _SORTED_WORDS if phrasing == "bbh" else tuple(str(number) for number in range(100))
         text = f"{_LEAD[phrasing]} {' '.join(sample(rng, pool, hops + 1))}"
-        steps = rollout(hops, _follow_sorted(text))
-        return Question(text, " ".join(steps), steps, self.name, hops, phrasing)
+        return self.ask(text, hops, phrasing, " ".join)
 
-    def check(self, question: Question, steps: Sequence[str]) -> bool:
-        """See :class:`Family`."""
-        return is_next(question.hops, _follow_sorted(question.text), steps)
-
-    def read(self, text: str) -> Reading | None:
+    def reading(self, text: str) -> Reading:
         """See :class:`TextFamily`."""
-        return read_text(_SORTED_FORM, text, _sorted_reading)
-
-    def score(self, question: Question, answer: str) -> float:
-        """See :class:`Family`."""
-        return exact(question, answer)
+        return Reading(len(text.rpartition(" : ")[2].split()) - 1, _follow_sorted(text))

@@ -13,13 +13,10 @@ from dualmind.domains.reasoning.question import (
     Follow,
     Question,
     Reading,
+    TextFamily,
     between,
     check_hops,
-    exact,
-    is_next,
     pick,
-    read_text,
-    rollout,
     sample,
 )
 
@@ -110,16 +107,11 @@ def _follow_expression(operations: Sequence[_Step]) -> Follow:
     return follow
 
 
-def _expression_reading(text: str) -> Reading:
-    operations = _read_expression(text)
-    return Reading(len(operations), _follow_expression(operations))
-
-
-@dataclass(frozen=True, slots=True)
-class Boolean:
+class Boolean(TextFamily):
     """Expressions of true, false, not, and, or (BIG-Bench Hard: boolean_expressions)."""
 
-    name: str = "boolean"
+    name = "boolean"
+    form = _EXPRESSION_FORM
 
     def draw(self, hops: int, rng: np.random.Generator) -> Question:
         """One hop is one operator."""
@@ -134,20 +126,12 @@ class Boolean:
             facts = [f"{letter} is {_WORDS[value]} ." for letter, value in zip(letters, values, strict=True)]
             told = " ".join(sample(rng, facts, len(facts)))
             text = f"{told} what is {_expression(hops, goal, leaves, rng)} ?"
-        steps = rollout(hops, _follow_expression(_read_expression(text)))
-        return Question(text, steps[-1], steps, self.name, hops, phrasing)
+        return self.ask(text, hops, phrasing)
 
-    def check(self, question: Question, steps: Sequence[str]) -> bool:
-        """See :class:`Family`."""
-        return is_next(question.hops, _follow_expression(_read_expression(question.text)), steps)
-
-    def read(self, text: str) -> Reading | None:
+    def reading(self, text: str) -> Reading:
         """See :class:`TextFamily`."""
-        return read_text(_EXPRESSION_FORM, text, _expression_reading)
-
-    def score(self, question: Question, answer: str) -> float:
-        """See :class:`Family`."""
-        return exact(question, answer)
+        operations = _read_expression(text)
+        return Reading(len(operations), _follow_expression(operations))
 
 
 def _expression(num_operators: int, value: int, leaves: Sequence[Sequence[str]], rng: np.random.Generator) -> str:
@@ -199,9 +183,8 @@ def _read_people(text: str) -> tuple[int, list[int]]:
     return known[asked], way[::-1]
 
 
-def _follow_people(text: str) -> Follow:
+def _follow_people(first: int, way: Sequence[int]) -> Follow:
     """Steps: is each speaker honest, from the one that speaks of the known person to the one asked for?"""
-    first, way = _read_people(text)
 
     def follow(before: Sequence[str]) -> str:
         spoken_of = _ANSWERS.index(before[-1]) if before else first
@@ -210,15 +193,11 @@ def _follow_people(text: str) -> Follow:
     return follow
 
 
-def _people_reading(text: str) -> Reading:
-    return Reading(len(_read_people(text)[1]), _follow_people(text))
-
-
-@dataclass(frozen=True, slots=True)
-class Truth:
+class Truth(TextFamily):
     """Who tells the truth (BIG-Bench Hard: web_of_lies)? The plain wording has two people that do not matter."""
 
-    name: str = "truth"
+    name = "truth"
+    form = _PEOPLE_FORM
 
     def draw(self, hops: int, rng: np.random.Generator) -> Question:
         """One hop is one statement about another person."""
@@ -235,20 +214,12 @@ class Truth:
             for sentence in other:
                 told.insert(between(rng, 0, len(told)), sentence)
             text = f"{' '.join(told)} is {chain[-1]} honest ?"
-        steps = rollout(hops, _follow_people(text))
-        return Question(text, steps[-1], steps, self.name, hops, phrasing)
+        return self.ask(text, hops, phrasing)
 
-    def check(self, question: Question, steps: Sequence[str]) -> bool:
-        """See :class:`Family`."""
-        return is_next(question.hops, _follow_people(question.text), steps)
-
-    def read(self, text: str) -> Reading | None:
+    def reading(self, text: str) -> Reading:
         """See :class:`TextFamily`."""
-        return read_text(_PEOPLE_FORM, text, _people_reading)
-
-    def score(self, question: Question, answer: str) -> float:
-        """See :class:`Family`."""
-        return exact(question, answer)
+        first, way = _read_people(text)
+        return Reading(len(way), _follow_people(first, way))
 
 
 def _say(chain: Sequence[str], says: str, words: tuple[str, str], rng: np.random.Generator) -> list[str]:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -11,13 +10,10 @@ from dualmind.domains.reasoning.question import (
     Follow,
     Question,
     Reading,
+    TextFamily,
     between,
     check_hops,
-    exact,
-    is_next,
     pick,
-    read_text,
-    rollout,
 )
 
 _HEADINGS = ("north", "east", "south", "west")
@@ -82,9 +78,8 @@ def _walk(phrasing: _Phrasing, state: tuple[int, int, int], move: _Move) -> tupl
     return x, y, heading
 
 
-def _follow(text: str) -> Follow:
+def _follow(phrasing: _Phrasing, start: tuple[int, int], moves: Sequence[_Move]) -> Follow:
     """Steps: column and row after each move; with turns the heading, too. The return starts at 50 50, facing north."""
-    phrasing, start, moves = _read(text)
     turns = phrasing == "bbh_turns"
 
     def follow(before: Sequence[str]) -> str:
@@ -98,15 +93,15 @@ def _follow(text: str) -> Follow:
     return follow
 
 
-def _reading(text: str) -> Reading:
-    return Reading(len(_read(text)[2]), _follow(text))
+def _is_back(steps: Sequence[str]) -> str:
+    return "yes" if steps[-1].split()[:2] == [str(_CENTRE)] * 2 else "no"
 
 
-@dataclass(frozen=True, slots=True)
-class Navigation:
+class Navigation(TextFamily):
     """Where does a walk end (a place, in 0..99), and is that the start (BIG-Bench Hard: navigate)?"""
 
-    name: str = "navigation"
+    name = "navigation"
+    form = _FORM
 
     def draw(self, hops: int, rng: np.random.Generator) -> Question:
         """One hop is one instruction. Returns are asked for from three hops (four with turns), half of them true."""
@@ -114,23 +109,12 @@ class Navigation:
         phrasing = pick(rng, [name for name in _PHRASINGS if hops >= _MIN_HOPS[name]])
         returns = phrasing in {"bbh_sides", "bbh_turns"}
         text = _write_return(phrasing, hops, rng) if returns else _write_place(phrasing, hops, rng)
-        steps = rollout(hops, _follow(text))
-        answer = steps[-1]
-        if returns:
-            answer = "yes" if steps[-1].split()[:2] == [str(_CENTRE)] * 2 else "no"
-        return Question(text, answer, steps, self.name, hops, phrasing)
+        return self.ask(text, hops, phrasing, _is_back) if returns else self.ask(text, hops, phrasing)
 
-    def check(self, question: Question, steps: Sequence[str]) -> bool:
-        """See :class:`Family`."""
-        return is_next(question.hops, _follow(question.text), steps)
-
-    def read(self, text: str) -> Reading | None:
+    def reading(self, text: str) -> Reading:
         """See :class:`TextFamily`."""
-        return read_text(_FORM, text, _reading)
-
-    def score(self, question: Question, answer: str) -> float:
-        """See :class:`Family`."""
-        return exact(question, answer)
+        phrasing, start, moves = _read(text)
+        return Reading(len(moves), _follow(phrasing, start, moves))
 
 
 def _write_place(phrasing: _Phrasing, hops: int, rng: np.random.Generator) -> str:

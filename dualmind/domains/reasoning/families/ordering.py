@@ -20,14 +20,11 @@ from dualmind.domains.reasoning.question import (
     Follow,
     Question,
     Reading,
+    TextFamily,
     between,
     check_hops,
     enumerate_words,
-    exact,
-    is_next,
     pick,
-    read_text,
-    rollout,
     sample,
     with_article,
 )
@@ -110,15 +107,11 @@ def _follow(row: Sequence[str]) -> Follow:
     return lambda before: row[row.index(before[-1]) + 1 if before else 0]
 
 
-def _reading(text: str) -> Reading:
-    return Reading(_PLACES[_ASKED.findall(text)[0]][0], _follow(_read(text)))
-
-
-@dataclass(frozen=True, slots=True)
-class Ordering:
+class Ordering(TextFamily):
     """Things in a row (BIG-Bench Hard: logical_deduction); its options are turned into a question at the end."""
 
-    name: str = "ordering"
+    name = "ordering"
+    form = _FORM
 
     def draw(self, hops: int, rng: np.random.Generator) -> Question:
         """The place that is asked for is the ``hops``-th from its end; one hop finds the next thing in the row."""
@@ -128,20 +121,11 @@ class Ordering:
         phrasing = pick(rng, ("bbh", "plain")) if scenes else "plain"
         scene = pick(rng, scenes) if phrasing == "bbh" else _PLAIN
         text = _write(scene, num_things, hops, rng)
-        steps = rollout(hops, _follow(_read(text)))
-        return Question(text, steps[-1], steps, self.name, hops, phrasing)
+        return self.ask(text, hops, phrasing)
 
-    def check(self, question: Question, steps: Sequence[str]) -> bool:
-        """See :class:`Family`."""
-        return is_next(question.hops, _follow(_read(question.text)), steps)
-
-    def read(self, text: str) -> Reading | None:
+    def reading(self, text: str) -> Reading:
         """See :class:`TextFamily`."""
-        return read_text(_FORM, text, _reading)
-
-    def score(self, question: Question, answer: str) -> float:
-        """See :class:`Family`."""
-        return exact(question, answer)
+        return Reading(_PLACES[_ASKED.findall(text)[0]][0], _follow(_read(text)))
 
 
 def _write(scene: _Scene, num_things: int, place: int, rng: np.random.Generator) -> str:

@@ -11,14 +11,11 @@ from dualmind.domains.reasoning.question import (
     Follow,
     Question,
     Reading,
+    TextFamily,
     between,
     check_hops,
     enumerate_words,
-    exact,
-    is_next,
     pick,
-    read_text,
-    rollout,
     sample,
 )
 
@@ -106,20 +103,16 @@ def _follow(facts: _Facts) -> Follow:
     return follow
 
 
-def _reading(text: str) -> Reading:
-    facts = _read(text)
-    return Reading(len(facts.swaps), _follow(facts))
-
-
 @dataclass(frozen=True, slots=True)
-class Swaps:
+class Swaps(TextFamily):
     """People swap what they hold (BIG-Bench Hard: tracking_shuffled_objects).
 
     Three swaps among three people take 99 words in BIG-Bench Hard's wording, seven among seven 180: so its wording is
     used up to ``max_bbh_hops`` only, and the plain one, with three to five people, has all numbers of hops.
     """
 
-    name: str = "swaps"
+    name = "swaps"
+    form = _FORM
     max_bbh_hops: int = 3  # 0..12
     max_bbh_people: int = 3  # 3..7; there are three, five or seven
 
@@ -131,20 +124,12 @@ class Swaps:
             text, phrasing = _write_bbh(hops, num_people, rng), "bbh"
         else:
             text, phrasing = _write_plain(hops, rng), "plain"
-        steps = rollout(hops, _follow(_read(text)))
-        return Question(text, steps[-1], steps, self.name, hops, phrasing)
+        return self.ask(text, hops, phrasing)
 
-    def check(self, question: Question, steps: Sequence[str]) -> bool:
-        """See :class:`Family`."""
-        return is_next(question.hops, _follow(_read(question.text)), steps)
-
-    def read(self, text: str) -> Reading | None:
+    def reading(self, text: str) -> Reading:
         """See :class:`TextFamily`."""
-        return read_text(_FORM, text, _reading)
-
-    def score(self, question: Question, answer: str) -> float:
-        """See :class:`Family`."""
-        return exact(question, answer)
+        facts = _read(text)
+        return Reading(len(facts.swaps), _follow(facts))
 
 
 def _write_bbh(hops: int, num_people: int, rng: np.random.Generator) -> str:
