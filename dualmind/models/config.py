@@ -16,7 +16,8 @@ class CompactConfig(PreTrainedConfig):
         encoder_layers: layers that read the prompt.
         decoder_layers: layers that score commands and write answers.
         rope_base: base of the rotary angles (Su et al. 2021, Eq. 15); small, since prompts have some hundred words.
-        stem_width: width of the depthwise convolution on the prompt's embeddings, in words; odd.
+        stem_width: width of the depthwise convolution on the prompt's embeddings, in words; odd. Seven holds a fact of
+            four words ("red key opens blue") from either of its ends.
         num_experts: experts in every second layer; 0 for none.
     """
 
@@ -37,7 +38,7 @@ class CompactConfig(PreTrainedConfig):
         encoder_layers: int = 2,
         decoder_layers: int = 1,
         rope_base: float = 100.0,
-        stem_width: int = 3,
+        stem_width: int = 7,
         num_experts: int = 0,
         pad_token_id: int = 0,
         bos_token_id: int = 1,

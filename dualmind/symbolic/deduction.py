@@ -129,7 +129,8 @@ def _order(text: str) -> str | None:
 
 _HAS = re.compile(r"(\w+) (?:has (?:a )?|is dancing with )(\w+)(?: ball| present)?", re.ASCII)
 _SWAP = re.compile(
-    r"(?:(?:first|then|finally) (?:, )?)?(\w+) and (\w+) (?:swap|swap balls|swap their gifts|switch partners)", re.ASCII
+    r"(?:#\d+ |(?:first|then|finally) , )?(\w+) and (\w+) (?:swap|swap balls|swap their gifts|switch partners)",
+    re.ASCII,
 )
 _SCENERY = re.compile(
     r"as the (?:game|event) progresses , pairs of p\w+ (?:trade balls|swap gifts)|"

@@ -23,7 +23,7 @@ from dualmind.models.system2 import ReasonerParams, System2
 from dualmind.symbolic.calls import SymbolicCalls
 from dualmind.symbolic.checker import ReasoningChecker
 
-PROMPT = as_prompt("( 1 + 2 + 3 ) =")  # steps 3 and 6
+PROMPT = as_prompt("close all open brackets : ( [")  # steps "]" and ")"
 NEVER = float("-inf")
 
 
@@ -35,9 +35,9 @@ def system() -> System2:
         num_slots=2, reasoning_steps=1, validity_cutoff=0.0, concept=True, relation=False, reasoning=False,
         verification=False,
     )  # fmt: skip
-    made = System2.build(params, [PROMPT, "#1 #2 #3 #4 ="], seed=0)
-    rare = [i for word, i in made.tokenizer.get_vocab().items() if word.isdigit() and int(word) > 6]
-    with torch.no_grad():  # numbers above 6 are never written: their logits are those of padding
+    made = System2.build(params, [PROMPT, "#1 #2 #3 #4 = ] )"], seed=3)
+    rare = [i for word, i in made.tokenizer.get_vocab().items() if word.isdigit()]
+    with torch.no_grad():  # numbers are never written: their logits are those of padding
         made.model.lm_head.weight *= 0.1
         made.model.lm_head.weight[rare] = 0.0
     made.model.eval()
@@ -127,10 +127,10 @@ def test_only_valid_steps_are_kept_where_one_was_proposed(system: System2) -> No
 
 def test_the_symbolic_scorer_rules_out_wrong_values_and_answers_at_the_wrong_time() -> None:
     scorer = SymbolicScorer(ReasoningChecker())
-    first = [Candidate("3", False, -1.0), Candidate("4", False, -0.1), Candidate("3", True, -0.2)]
+    first = [Candidate("]", False, -1.0), Candidate(")", False, -0.1), Candidate("]", True, -0.2)]
     assert scorer.score(PROMPT, [], first) == [-1.0, NEVER, NEVER]
-    second = [Candidate("6", False, -1.0), Candidate("6", True, -2.0), Candidate("6", None, -0.1)]
-    assert scorer.score(PROMPT, ["3"], second) == [NEVER, -2.0, NEVER]
+    second = [Candidate(")", False, -1.0), Candidate(")", True, -2.0), Candidate(")", None, -0.1)]
+    assert scorer.score(PROMPT, ["]"], second) == [NEVER, -2.0, NEVER]
     assert scorer.score(as_prompt("how many eggs are left ?"), [], first) == [-1.0, -0.1, -0.2]  # it cannot say
 
 

@@ -35,8 +35,8 @@ def test_questions_of_other_families_have_no_answer(family: TextFamily) -> None:
         "ada is taller than bob . eve is taller than bob . who is the tallest ?",
         "ada is taller than bob . bob is taller than ada . who is the tallest ?",
         "ada is taller than bob . ada is rich . who is the tallest ?",
-        "ada has red . bob has red . then ada and bob swap . who has red now ?",
-        "ada has red . bob has blue . then ada and eve swap . who has red now ?",
+        "ada has red . bob has red . #1 ada and bob swap . who has red now ?",
+        "ada has red . bob has blue . #1 ada and eve swap . who has red now ?",
     ],
 )
 def test_a_text_that_is_unknown_or_fixes_no_answer_has_none(text: str) -> None:

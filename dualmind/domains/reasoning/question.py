@@ -23,7 +23,9 @@ class Question:
     Attributes:
         text: what is asked.
         answer: one word, or a few.
-        steps: the value after each hop, each checkable from the text and the steps before it.
+        steps: one for each hop, checkable from the text and the steps before it. A step spells what it takes and then
+            what it makes of it, so that each of its words is one look-up or one operation away from words that stand
+            already (Nye et al. 2021, scratchpads); what it makes is its last word, or its last words.
         family: name of the family that drew it.
         hops: number of steps, >= 1.
         phrasing: which wording of the family; "bbh" and "bbh_..." follow BIG-Bench Hard.
@@ -138,7 +140,11 @@ class TextFamily(ABC):
         """The way to the answer of a text that has the form; a lookup or conversion error where it makes no sense."""
 
     def ask(
-        self, text: str, hops: int, phrasing: str, answer: Callable[[tuple[str, ...]], str] = lambda steps: steps[-1]
+        self,
+        text: str,
+        hops: int,
+        phrasing: str,
+        answer: Callable[[tuple[str, ...]], str] = lambda steps: value(steps[-1]),
     ) -> Question:
         """The question of a text; ``answer`` says it from the steps."""
         steps = rollout(hops, self.reading(text).follow)
@@ -162,6 +168,11 @@ class TextFamily(ABC):
     def score(self, question: Question, answer: str) -> float:
         """See :class:`Family`."""
         return exact(question, answer)
+
+
+def value(step: str) -> str:
+    """What a step makes: its last word."""
+    return step.rsplit(maxsplit=1)[-1]
 
 
 def write_output(steps: Sequence[str], answer: str) -> str:

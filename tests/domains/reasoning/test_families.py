@@ -86,7 +86,7 @@ def test_text_is_plain_words_with_all_numbers_below_100(family: Family) -> None:
             assert text == " ".join(text.lower().split())
             assert all(word.isalpha() or word.isdigit() or len(word) == 1 or word[0] == "#" for word in text.split())
             assert all(int(word) < 100 for word in text.split() if word.isdigit())
-            assert len(question.rationale.split()) <= 60
+            assert len(question.rationale.split()) <= 90
             if hops <= 8:
                 assert len(question.text.split()) <= 100
             wordings.add(question.phrasing)

@@ -14,6 +14,7 @@ from dualmind.domains.reasoning.question import (
     between,
     check_hops,
     pick,
+    value,
 )
 
 _TOP = 99
@@ -97,15 +98,18 @@ def _schedule(group: list[object], steps: list[_Step]) -> _Operand:
 
 
 def _follow(operations: Sequence[_Step]) -> Follow:
+    """Steps: an operation with its values, and the result."""
+
     def follow(before: Sequence[str]) -> str:
-        def value(operand: _Operand) -> int:
-            return operand if operand >= 0 else int(before[-1 - operand])
+        def number(operand: _Operand) -> int:
+            return operand if operand >= 0 else int(value(before[-1 - operand]))
 
         step = operations[len(before)]
-        result = _apply(step.sign, value(step.left), value(step.right))
+        left, right = number(step.left), number(step.right)
+        result = _apply(step.sign, left, right)
         if result is None:
             raise ValueError(f"{step} leaves 0..{_TOP}")
-        return str(result)
+        return f"{left} {step.sign} {right} {result}"
 
     return follow
 

@@ -1,6 +1,7 @@
 """Look-ups: each key opens a room that holds the next key."""
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from dualmind.domains.reasoning.question import (
     check_hops,
     pick,
     sample,
+    value,
 )
 
 _NUM_SPARE = (3, 4)  # rooms beyond the way, so that going round the other way is no short cut
@@ -27,7 +29,10 @@ _START = re.compile(r"(?:start in the|start with the) (\w+)")
 
 
 class Keys(TextFamily):
-    """Rooms in a ring: every colour occurs once as a room and once as a key, so counting words tells nothing."""
+    """Rooms in a ring: every colour occurs once as a room and once as a key, so counting words tells nothing.
+
+    Steps: a room, and the key that it holds; or a key, and what its door gives.
+    """
 
     name = "keys"
     form = _FORM
@@ -51,4 +56,9 @@ class Keys(TextFamily):
     def reading(self, text: str) -> Reading:
         """See :class:`TextFamily`."""
         following, start = dict(_LEADS.findall(text)), _START.findall(text)[0]
-        return Reading(int(_HOPS.findall(text)[0]), lambda before: following[before[-1] if before else start])
+
+        def follow(before: Sequence[str]) -> str:
+            now = value(before[-1]) if before else start
+            return f"{now} {following[now]}"
+
+        return Reading(int(_HOPS.findall(text)[0]), follow)

@@ -24,6 +24,7 @@ from dualmind.domains.reasoning.question import (
     enumerate_words,
     pick,
     sample,
+    value,
     with_article,
 )
 
@@ -37,21 +38,26 @@ _COUNTS_FORM = re.compile(
 )
 
 
-def _read_counts(text: str) -> list[int]:
-    """Quantities of what is asked for, in the order of the list."""
+def _read_counts(text: str) -> list[tuple[str, str, int]]:
+    """What is asked for, in the order of the list: number and thing in the list's words, and the number."""
     told, _, asked = text.partition(" . how many ")
     kind = re.sub(r" (?:do i have|are there) \?$", "", asked)
     items = re.split(r" , and | , | and ", re.sub(r"^(?:i have|there are) ", "", told))
     counts = []
     for number, thing in (item.split(" ") for item in items):
         if KIND_OF[SINGULAR.get(thing, thing)] == kind:
-            counts.append(1 if number in {"a", "an"} else NUMBER_OF.get(number) or int(number))
+            counts.append((number, thing, 1 if number in {"a", "an"} else NUMBER_OF.get(number) or int(number)))
     return counts
 
 
-def _follow_counts(counts: Sequence[int]) -> Follow:
-    """Steps: the sum so far, after each thing that counts."""
-    return lambda before: str((int(before[-1]) if before else 0) + counts[len(before)])
+def _follow_counts(counts: Sequence[tuple[str, str, int]]) -> Follow:
+    """Steps: each thing that counts, with its number, and the sum so far."""
+
+    def follow(before: Sequence[str]) -> str:
+        number, thing, count = counts[len(before)]
+        return f"{number} {thing} {(int(value(before[-1])) if before else 0) + count}"
+
+    return follow
 
 
 class Counting(TextFamily):

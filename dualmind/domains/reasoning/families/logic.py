@@ -18,6 +18,7 @@ from dualmind.domains.reasoning.question import (
     check_hops,
     pick,
     sample,
+    value,
 )
 
 _LETTERS = ("p", "q", "r", "s", "t", "u")
@@ -96,13 +97,18 @@ def _read_expression(text: str) -> list[_Step]:
 
 
 def _follow_expression(operations: Sequence[_Step]) -> Follow:
+    """Steps: an operation with its values, and the result."""
+
     def follow(before: Sequence[str]) -> str:
-        def value(operand: int) -> int:
-            return operand if operand >= 0 else _WORDS.index(before[-1 - operand])
+        def truth(operand: int) -> int:
+            return operand if operand >= 0 else _WORDS.index(value(before[-1 - operand]))
 
         step = operations[len(before)]
-        left, right = value(step.left), value(step.right)
-        return _WORDS[1 - left if step.operator == "not" else left & right if step.operator == "and" else left | right]
+        left, right = truth(step.left), truth(step.right)
+        if step.operator == "not":
+            return f"not {_WORDS[left]} {_WORDS[1 - left]}"
+        result = left & right if step.operator == "and" else left | right
+        return f"{_WORDS[left]} {step.operator} {_WORDS[right]} {_WORDS[result]}"
 
     return follow
 
@@ -165,30 +171,40 @@ _PEOPLE_FORM = re.compile(
 )
 
 
-def _read_people(text: str) -> tuple[int, list[int]]:
+@dataclass(frozen=True, slots=True)
+class _Saying:
+    """What ``speaker`` says of ``name``: are they honest (1) or not (0)?"""
+
+    speaker: str
+    name: str
+    honest: int
+
+
+def _read_people(text: str) -> tuple[int, list[_Saying]]:
     """Is the known person honest, and what does each speaker say of the one before, up to the one asked for?
 
     Raises:
         ValueError: people speak of each other in a circle.
     """
     known = {name: _HONEST[word] for name, word in _KNOWN.findall(text)}
-    about = {speaker: (name, _HONEST[word]) for speaker, name, word in _SAYS.findall(text)}
+    about = {speaker: _Saying(speaker, name, _HONEST[word]) for speaker, name, word in _SAYS.findall(text)}
     asked = next(name for name in _ASKED.findall(text)[0] if name)
-    way: list[int] = []  # what is said at each hop, from the last to the first
+    way: list[_Saying] = []  # what is said at each hop, from the last to the first
     while asked not in known:
         if len(way) == len(about):
             raise ValueError(f"what is said of {asked} leads to nobody who is known")
-        asked, said = about[asked]
-        way.append(said)
+        way.append(about[asked])
+        asked = about[asked].name
     return known[asked], way[::-1]
 
 
-def _follow_people(first: int, way: Sequence[int]) -> Follow:
-    """Steps: is each speaker honest, from the one that speaks of the known person to the one asked for?"""
+def _follow_people(first: int, way: Sequence[_Saying]) -> Follow:
+    """Steps, from the known person on: who is spoken of, who speaks, what they say, and is the speaker honest?"""
 
     def follow(before: Sequence[str]) -> str:
-        spoken_of = _ANSWERS.index(before[-1]) if before else first
-        return _ANSWERS[way[len(before)] == spoken_of]
+        spoken_of = _ANSWERS.index(value(before[-1])) if before else first
+        own = way[len(before)]
+        return f"{own.name} {own.speaker} {_ANSWERS[own.honest]} {_ANSWERS[own.honest == spoken_of]}"
 
     return follow
 

@@ -79,22 +79,28 @@ def _walk(phrasing: _Phrasing, state: tuple[int, int, int], move: _Move) -> tupl
 
 
 def _follow(phrasing: _Phrasing, start: tuple[int, int], moves: Sequence[_Move]) -> Follow:
-    """Steps: column and row after each move; with turns the heading, too. The return starts at 50 50, facing north."""
+    """Steps: a move, and column and row after it; with turns the heading, too.
+
+    The return starts at 50 50, facing north.
+    """
     turns = phrasing == "bbh_turns"
 
     def follow(before: Sequence[str]) -> str:
         state = (*start, 0)
         if before:
-            column, row, *heading = before[-1].split()
+            column, row, *heading = _place(before[-1], turns)
             state = (int(column), int(row), _HEADINGS.index(heading[0]) if turns else 0)
-        x, y, at = _walk(phrasing, state, moves[len(before)])
-        return f"{x} {y} {_HEADINGS[at]}" if turns else f"{x} {y}"
+        word, number = moves[len(before)]
+        x, y, at = _walk(phrasing, state, (word, number))
+        move = f"{number} {word}" if number else word
+        return f"{move} {x} {y} {_HEADINGS[at]}" if turns else f"{move} {x} {y}"
 
     return follow
 
 
-def _is_back(steps: Sequence[str]) -> str:
-    return "yes" if steps[-1].split()[:2] == [str(_CENTRE)] * 2 else "no"
+def _place(step: str, turns: bool) -> list[str]:
+    """Column and row of a step, and its heading where there are turns."""
+    return step.split()[-3 if turns else -2 :]
 
 
 class Navigation(TextFamily):
@@ -109,7 +115,13 @@ class Navigation(TextFamily):
         phrasing = pick(rng, [name for name in _PHRASINGS if hops >= _MIN_HOPS[name]])
         returns = phrasing in {"bbh_sides", "bbh_turns"}
         text = _write_return(phrasing, hops, rng) if returns else _write_place(phrasing, hops, rng)
-        return self.ask(text, hops, phrasing, _is_back) if returns else self.ask(text, hops, phrasing)
+        turns, centre = phrasing == "bbh_turns", [str(_CENTRE)] * 2
+
+        def answer(steps: tuple[str, ...]) -> str:
+            place = _place(steps[-1], turns)[:2]
+            return ("yes" if place == centre else "no") if returns else " ".join(place)
+
+        return self.ask(text, hops, phrasing, answer)
 
     def reading(self, text: str) -> Reading:
         """See :class:`TextFamily`."""

@@ -26,6 +26,7 @@ from dualmind.domains.reasoning.question import (
     enumerate_words,
     pick,
     sample,
+    value,
     with_article,
 )
 
@@ -103,8 +104,18 @@ def _read(text: str) -> list[str]:
 
 
 def _follow(row: Sequence[str]) -> Follow:
-    """Steps: the thing at each place, from the end at which the question counts to the place that it asks for."""
-    return lambda before: row[row.index(before[-1]) + 1 if before else 0]
+    """Steps: two neighbours each, from the end at which the question counts to the place that it asks for.
+
+    The first step is the thing at that end alone.
+    """
+
+    def follow(before: Sequence[str]) -> str:
+        if not before:
+            return row[0]
+        now = value(before[-1])
+        return f"{now} {row[row.index(now) + 1]}"
+
+    return follow
 
 
 class Ordering(TextFamily):

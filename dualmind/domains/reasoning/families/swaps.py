@@ -17,6 +17,7 @@ from dualmind.domains.reasoning.question import (
     enumerate_words,
     pick,
     sample,
+    value,
 )
 
 
@@ -60,9 +61,10 @@ _BBH_FORM = "|".join(
     for scene in _SCENES
 )
 _FORM = re.compile(
-    rf"{_BBH_FORM}|\w+ has \w+(?: \. \w+ has \w+)+(?: \. then \w+ and \w+ swap)+ \. who has \w+ now \?", re.ASCII
+    rf"{_BBH_FORM}|\w+ has \w+(?: \. \w+ has \w+)+(?: \. #\d+ \w+ and \w+ swap)+ \. who has \w+ now \?", re.ASCII
 )
 _SWAPS = re.compile(r"(\w+) and (\w+) (?:swap|switch|trade)")
+_NUMBER = re.compile(r"#(\d+)")
 _ASKED = re.compile(r"(?:at the end of the \w+ , (\w+) (?:has the|is dancing with)|who has (\w+) now \?)$")
 
 
@@ -75,30 +77,37 @@ class _Facts:
 
 def _read(text: str) -> _Facts:
     """Facts of a text in any of our wordings."""
-    start, _, rest = text.partition(" . first , ") if " . first , " in text else text.partition(" . then ")
+    start, _, rest = text.partition(" . first , ") if " . first , " in text else text.partition(" . #")
     holds = dict(_HOLDS.findall(start))
     asked = _ASKED.search(text)
-    if not holds or asked is None:
+    swaps, numbers = tuple(_SWAPS.findall(rest)), [int(number) for number in _NUMBER.findall(text)]
+    if not holds or asked is None or numbers not in ([], list(range(1, len(swaps) + 1))):
         raise ValueError(f"{text[:60]!r} is not a question about swaps")
-    return _Facts(holds, tuple(_SWAPS.findall(rest)), asked[1] or asked[2])
+    return _Facts(holds, swaps, asked[1] or asked[2])
 
 
 def _follow(facts: _Facts) -> Follow:
-    """Steps: who held it, going back in time, where a person is asked; who holds it, going forward, for a thing.
+    """Steps: a pair that swaps, who has what is asked for before, and who after; the one thing is tracked only.
 
-    Both track one thing only, so a step is one word; the last step back is the thing itself.
+    Where a person is asked, the way goes back in time, and the last step ends with what that person held at the start.
+    Where a thing is asked, it goes forward, and the first step names the thing before its holder.
     """
     backward = facts.asked in facts.holds
     order = facts.swaps[::-1] if backward else facts.swaps
     holder = {thing: person for person, thing in facts.holds.items()}
 
     def follow(before: Sequence[str]) -> str:
-        now = before[-1] if before else (facts.asked if backward else holder[facts.asked])
+        now = value(before[-1]) if before else (facts.asked if backward else holder[facts.asked])
         if now not in facts.holds:
             raise ValueError(f"{now!r} is nobody here")
         one, other = order[len(before)]
-        now = other if now == one else one if now == other else now
-        return facts.holds[now] if backward and len(before) == len(order) - 1 else now
+        after = other if now == one else one if now == other else now
+        words = [one, other, now, after]
+        if not before and not backward:
+            words.insert(2, facts.asked)
+        if backward and len(before) == len(order) - 1:
+            words.append(facts.holds[after])
+        return " ".join(words)
 
     return follow
 
@@ -108,7 +117,8 @@ class Swaps(TextFamily):
     """People swap what they hold (BIG-Bench Hard: tracking_shuffled_objects).
 
     Three swaps among three people take 99 words in BIG-Bench Hard's wording, seven among seven 180: so its wording is
-    used up to ``max_bbh_hops`` only, and the plain one, with three to five people, has all numbers of hops.
+    used up to ``max_bbh_hops`` only. The plain one, with three to five people, has all numbers of hops; its swaps are
+    numbered, for a reader cannot count far.
     """
 
     name = "swaps"
@@ -157,5 +167,5 @@ def _write_plain(hops: int, rng: np.random.Generator) -> str:
         others = [person for person in people if person != now]
         pair = sample(rng, [now, pick(rng, others)], 2) if moves else sample(rng, others, 2)
         now = pair[pair[0] == now] if moves else now
-        swaps.append(f"then {pair[0]} and {pair[1]} swap")
+        swaps.append(f"#{index + 1} {pair[0]} and {pair[1]} swap")
     return f"{holds} . {' . '.join(swaps)} . who has {asked} now ?"
