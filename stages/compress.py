@@ -60,8 +60,8 @@ def compress(
 ) -> Checkpoint:
     """Compress a checkpoint; write the small one to ``out`` and its metrics beside it.
 
-    System 2 is pruned and becomes int8; where that costs more than ``tolerance``, it only becomes int8; where that costs
-    too much as well, the system is handed on as it came: ``kept_input`` is 1.
+    System 2 is pruned and becomes int8; where that loses more than ``tolerance`` it only becomes int8, and where that
+    does as well, the system is handed on as it came: ``kept_input`` is 1.
 
     Args:
         params: of which system.
