@@ -13,4 +13,4 @@ def worse(before: Mapping[str, float], after: Mapping[str, float], tolerance: fl
         after: the same of the new system.
         tolerance: that may be lost, >= 0.
     """
-    return [name for name in MEASURES if name in before and before[name] - after[name] > tolerance + 1e-9]
+    return [name for name in MEASURES if name in before and not after[name] >= before[name] - tolerance - 1e-9]

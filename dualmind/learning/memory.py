@@ -16,6 +16,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
 
 from dualmind.models.encoder_decoder import DecoderLayer, EncoderLayer
 from dualmind.models.experts import MixtureOfExperts
@@ -68,14 +69,17 @@ def saving_memory(model: nn.Module, params: MemoryParams, *, seed: int) -> Itera
     as ever.
 
     Args:
-        model: one of our encoder-decoders, changed in place.
+        model: changed in place; published ones have their own gradient checkpointing.
         params: what is done.
         seed: of the adapters' start.
     """
     layers = [m for m in model.modules() if isinstance(m, EncoderLayer | DecoderLayer)]
+    published = model if isinstance(model, PreTrainedModel) and model.supports_gradient_checkpointing else None
     if params.base == "int8":
         _adapt(model, params.adapter_rank, torch.Generator().manual_seed(seed))
     if params.gradient_checkpointing:
+        if published is not None:
+            published.gradient_checkpointing_enable({"use_reentrant": False})
         for layer in layers:
             for name in ("forward", "alone"):
                 if hasattr(layer, name):
@@ -83,6 +87,8 @@ def saving_memory(model: nn.Module, params: MemoryParams, *, seed: int) -> Itera
     try:
         yield model
     finally:
+        if params.gradient_checkpointing and published is not None:
+            published.gradient_checkpointing_disable()
         for layer in layers:
             for name in ("forward", "alone"):
                 layer.__dict__.pop(name, None)

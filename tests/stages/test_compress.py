@@ -6,12 +6,13 @@ import pytest
 from dualmind.errors import CheckpointError, ParamsError
 from dualmind.models.system1 import System1
 from dualmind.models.system2 import System2
+from dualmind.storage import md5_file
 from stages.compress import CompressSystem1Params, CompressSystem2Params, compress
 from tests.stages.small import CLONING, RUN, SYSTEM1, SYSTEM2, data, pair
 
-ONE = CompressSystem1Params(max_judged=20)
+ONE = CompressSystem1Params(max_judged=20, tolerance=0.5)
 TWO = CompressSystem2Params(
-    max_judged=20, keep_experts=2, sparsity=0.5, recovery=CLONING.model_copy(update={"steps": 4})
+    max_judged=20, tolerance=0.9, keep_experts=2, sparsity=0.5, recovery=CLONING.model_copy(update={"steps": 4})
 )
 
 
@@ -24,6 +25,27 @@ def test_system_1_becomes_small_names_its_parent_and_is_the_same_bytes_again(tmp
     assert found["bytes_after"] < found["bytes_before"]
     assert found["after"]["valid_accuracy"] == pytest.approx(found["before"]["valid_accuracy"], abs=0.1)
     System1.load(first.path)
+
+
+def test_what_pruning_ruins_only_becomes_int8(tmp_path: Path) -> None:
+    recovery = TWO.recovery.model_copy(update={"steps": 1})
+    params = TWO.model_copy(update={"sparsity": 0.99, "tolerance": 0.2, "recovery": recovery})
+    compress(params, SYSTEM2, RUN, pair()[1], data()["decisions"], tmp_path / "two")
+    found = json.loads((tmp_path / "two.json").read_text())
+    assert (found["kept_input"], found["pruned"]) == (0, 0)
+    assert found["tried"][0]["valid_accuracy"] < found["before"]["valid_accuracy"] - 0.2
+    assert found["after"] == found["tried"][1]
+    assert found["bytes_ratio"] < 0.5
+
+
+def test_what_int8_ruins_is_handed_on_as_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parent = pair()[0]
+    monkeypatch.setattr("stages.compress.judge_system", lambda *_, n=iter((0.9, 0.1)): {"answers_right": next(n)})
+    saved = compress(ONE, SYSTEM1, RUN, parent, data()["decisions"], tmp_path / "one")
+    assert json.loads((tmp_path / "one.json").read_text())["kept_input"] == 1
+    assert saved.meta.storage == "float32"
+    assert md5_file(saved.path / "model.safetensors") == md5_file(parent.path / "model.safetensors")
+    assert saved.meta.parents["system1"] == parent.digest
 
 
 def test_system_2_is_pruned_recovers_and_becomes_small(tmp_path: Path) -> None:
