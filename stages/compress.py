@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
 
 from dualmind.data.decisions import DecisionRow, read_decisions
 from dualmind.data.validation import ValidatedDataset, open_validated
@@ -45,6 +45,13 @@ class CompressSystem2Params(BaseModel):
     keep_experts: PositiveInt  # of each mixture, >= 2
     sparsity: Annotated[float, Field(ge=0, lt=1)]  # share of each matrix that becomes zero
     recovery: CloningParams
+
+    @field_validator("recovery")
+    @classmethod
+    def _whole_weights(cls, value: CloningParams) -> CloningParams:
+        if value.memory.base != "float32":
+            raise ValueError("memory.base must be float32: adapters would undo the zeros")
+        return value
 
 
 CompressParams = CompressSystem1Params | CompressSystem2Params

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from dualmind.errors import CheckpointError, ParamsError
 from dualmind.models.system1 import System1
@@ -40,7 +41,8 @@ def test_what_pruning_ruins_only_becomes_int8(tmp_path: Path) -> None:
 
 def test_what_int8_ruins_is_handed_on_as_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parent = pair()[0]
-    monkeypatch.setattr("stages.compress.judge_system", lambda *_, n=iter((0.9, 0.1)): {"answers_right": next(n)})
+    shares = iter((0.9, 0.1))
+    monkeypatch.setattr("stages.compress.judge_system", lambda *_: {"answers_right": next(shares)})
     saved = compress(ONE, SYSTEM1, RUN, parent, data()["decisions"], tmp_path / "one")
     assert json.loads((tmp_path / "one.json").read_text())["kept_input"] == 1
     assert saved.meta.storage == "float32"
@@ -56,6 +58,12 @@ def test_system_2_is_pruned_recovers_and_becomes_small(tmp_path: Path) -> None:
     assert found["bytes_ratio"] < 0.4
     assert System2.load(saved.path).model.config.num_experts == 2
     assert saved.meta.parents["system2"] == parent.digest
+
+
+def test_adapters_cannot_recover_what_is_pruned() -> None:
+    recovery = CLONING.model_dump() | {"memory": {"gradient_checkpointing": True, "base": "int8", "adapter_rank": 4}}
+    with pytest.raises(ValidationError, match="adapters would undo the zeros"):
+        CompressSystem2Params.model_validate(TWO.model_dump() | {"recovery": recovery})
 
 
 def test_one_flipped_byte_of_the_small_checkpoint_is_noticed(tmp_path: Path) -> None:
