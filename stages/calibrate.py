@@ -36,6 +36,7 @@ from dualmind.storage import md5_file, write_json
 from stages.params import RunParams, load_params
 
 SPLIT = "valid_seen"
+SOURCE = Path("artifacts/compress")  # folder of the pair that serves: the threshold is proven on its very bytes
 
 
 class CalibrateParams(BaseModel):
@@ -240,7 +241,7 @@ def main() -> None:
     calibrate(
         load_params(CalibrateParams, "calibrate"),
         load_params(RunParams, "run"),
-        {name: Checkpoint.open(Path("artifacts/pretrain") / name) for name in ("system1", "system2")},
+        {name: Checkpoint.open(SOURCE / name) for name in ("system1", "system2")},
         {name: open_validated(Path(f"artifacts/validate/{name}/problems.json")) for name in ("household", "reasoning")},
         Path("artifacts/calibrate"),
     )

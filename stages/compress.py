@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
 
 from dualmind.data.decisions import DecisionRow, read_decisions
 from dualmind.data.validation import ValidatedDataset, open_validated
+from dualmind.evaluation.keeping import worse
 from dualmind.learning.cloning import CloningParams, clone
 from dualmind.models.checkpoint import Checkpoint, Meta, save_checkpoint
 from dualmind.models.compression import expert_use, prune_experts, sparse, sparsity_of
@@ -19,8 +20,9 @@ from dualmind.models.system1 import System1
 from dualmind.models.system2 import System2, with_plan
 from dualmind.storage import write_json
 from stages.params import RunParams, load_params
-from stages.pretrain import DOMAINS, System1Params, System2Params, judge_system, lessons
+from stages.pretrain import DOMAINS, PretrainParams, judge_system, lessons, load_system_params
 
+SOURCES = {"system1": Path("artifacts/distill/system1"), "system2": Path("artifacts/consolidate/system2")}
 _BATCH = 64
 
 
@@ -30,6 +32,7 @@ class CompressSystem1Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_judged: PositiveInt  # decisions of each domain that both sizes are judged on
+    tolerance: Annotated[float, Field(ge=0, lt=1)]  # share of each measure that may be lost, or the input is kept
 
 
 class CompressSystem2Params(BaseModel):
@@ -38,9 +41,17 @@ class CompressSystem2Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_judged: PositiveInt  # decisions of each domain that both sizes are judged on
+    tolerance: Annotated[float, Field(ge=0, lt=1)]  # share of each measure that may be lost, or the input is kept
     keep_experts: PositiveInt  # of each mixture, >= 2
     sparsity: Annotated[float, Field(ge=0, lt=1)]  # share of each matrix that becomes zero
     recovery: CloningParams
+
+    @field_validator("recovery")
+    @classmethod
+    def _whole_weights(cls, value: CloningParams) -> CloningParams:
+        if value.memory.base != "float32":
+            raise ValueError("memory.base must be float32: adapters would undo the zeros")
+        return value
 
 
 CompressParams = CompressSystem1Params | CompressSystem2Params
@@ -48,13 +59,16 @@ CompressParams = CompressSystem1Params | CompressSystem2Params
 
 def compress(
     params: CompressParams,
-    pretrained: System1Params | System2Params,
+    pretrained: PretrainParams,
     run: RunParams,
     checkpoint: Checkpoint,
     decisions: Mapping[str, ValidatedDataset],
     out: Path,
 ) -> Checkpoint:
     """Compress a checkpoint; write the small one to ``out`` and its metrics beside it.
+
+    System 2 is pruned and becomes int8; where that loses more than ``tolerance`` it only becomes int8, and where that
+    does as well, the system is handed on as it came: ``kept_input`` is 1.
 
     Args:
         params: of which system.
@@ -71,18 +85,18 @@ def compress(
     """
     torch.set_num_threads(run.threads)
     valid = [row for data in decisions.values() for row in read_decisions(data, "valid_train")[: params.max_judged]]
-    system: System1 | System2
-    system = (
-        System1.load(checkpoint.path) if isinstance(params, CompressSystem1Params) else System2.load(checkpoint.path)
-    )
-    before = judge_system(system, valid)
-    if isinstance(params, CompressSystem2Params):
-        assert isinstance(system, System2)
-        train = [row for data in decisions.values() for row in read_decisions(data, "train")]
-        system = prune(params, pretrained, run, system, train)
-    zeros = sparsity_of(system.model)
-    to_int8(system.model)
-    after = judge_system(system, valid)
+    before = judge_system(_load(checkpoint), valid)
+    tries = [True, False] if isinstance(params, CompressSystem2Params) else [False]
+    tried: list[dict[str, float]] = []
+    for pruned in tries:
+        system, zeros = _smaller(params, pretrained, run, checkpoint, decisions, pruned=pruned)
+        tried.append(judge_system(system, valid))
+        if not worse(before, tried[-1], params.tolerance):
+            break
+    keeps_input = bool(worse(before, tried[-1], params.tolerance))
+    if keeps_input:
+        system, zeros, pruned = _load(checkpoint), 0.0, False
+    after = before if keeps_input else tried[-1]
     meta = Meta(
         kind=checkpoint.meta.kind,
         parents={
@@ -91,20 +105,47 @@ def compress(
         },
         seed=run.seed,
         threads=run.threads,
-        steps=params.recovery.steps if isinstance(params, CompressSystem2Params) else 0,
+        steps=params.recovery.steps if isinstance(params, CompressSystem2Params) and pruned else 0,
         num_parameters=system.num_parameters,
         metrics=after,
     )
     saved = save_checkpoint(out, system.model, system.tokenizer, meta)
     sizes = [sum(file.stat().st_size for file in one.path.iterdir()) for one in (checkpoint, saved)]
-    summary = {"before": before, "after": after, "zeros": zeros, "bytes_before": sizes[0], "bytes_after": sizes[1]}
-    write_json(out.with_suffix(".json"), {**summary, "bytes_ratio": sizes[1] / sizes[0]})
+    summary = {
+        "kept_input": int(keeps_input), "pruned": int(pruned), "before": before, "after": after, "tried": tried,
+        "zeros": zeros, "bytes_before": sizes[0], "bytes_after": sizes[1], "bytes_ratio": sizes[1] / sizes[0],
+    }  # fmt: skip
+    write_json(out.with_suffix(".json"), summary)
     return saved
+
+
+def _load(checkpoint: Checkpoint) -> System1 | System2:
+    return System1.load(checkpoint.path) if checkpoint.meta.kind == "system1" else System2.load(checkpoint.path)
+
+
+def _smaller(
+    params: CompressParams,
+    pretrained: PretrainParams,
+    run: RunParams,
+    checkpoint: Checkpoint,
+    decisions: Mapping[str, ValidatedDataset],
+    *,
+    pruned: bool,
+) -> tuple[System1 | System2, float]:
+    """The system of a checkpoint in int8, and the share of its weights that is zero."""
+    system = _load(checkpoint)
+    if pruned:
+        assert isinstance(params, CompressSystem2Params) and isinstance(system, System2)
+        train = [row for data in decisions.values() for row in read_decisions(data, "train")]
+        system = prune(params, pretrained, run, system, train)
+    zeros = sparsity_of(system.model)
+    to_int8(system.model)
+    return system, zeros
 
 
 def prune(
     params: CompressSystem2Params,
-    pretrained: System1Params | System2Params,
+    pretrained: PretrainParams,
     run: RunParams,
     system: System2,
     rows: list[DecisionRow],
@@ -132,20 +173,11 @@ def _passes(system: System2, rows: list[DecisionRow]) -> Iterator[object]:
 
 def main(item: str) -> None:
     """Run the stage in the current folder."""
-    params: CompressParams
-    pretrained: System1Params | System2Params
-    match item:
-        case "system1":
-            params = load_params(CompressSystem1Params, f"compress.{item}")
-            pretrained = load_params(System1Params, f"pretrain.{item}")
-        case "system2":
-            params = load_params(CompressSystem2Params, f"compress.{item}")
-            pretrained = load_params(System2Params, f"pretrain.{item}")
-        case _:
-            raise SystemExit(f"there is no system {item!r}; give system1 or system2")
-    folder = "distill" if item == "system1" else "pretrain"  # System 1 is what System 2 made of it
+    pretrained = load_system_params(item)
+    model = CompressSystem1Params if item == "system1" else CompressSystem2Params
+    params: CompressParams = load_params(model, f"compress.{item}")
     decisions = {domain: open_validated(Path(f"artifacts/validate/{domain}/decisions.json")) for domain in DOMAINS}
-    parent = Checkpoint.open(Path("artifacts") / folder / item)
+    parent = Checkpoint.open(SOURCES[item])
     compress(params, pretrained, load_params(RunParams, "run"), parent, decisions, Path("artifacts/compress") / item)
 
 

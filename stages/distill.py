@@ -18,6 +18,7 @@ from dualmind.storage import write_json
 from stages.params import RunParams, load_params
 
 DOMAINS = ("household", "reasoning")
+SOURCE = Path("artifacts/consolidate")  # folder of the stage whose systems teach and learn; dvc.yaml names it too
 _BATCH = 128
 
 
@@ -29,6 +30,7 @@ class DistillParams(BaseModel):
     max_decisions: PositiveInt  # of each domain that System 2 is asked
     max_judged: PositiveInt  # of each domain that both are judged on
     max_error: Annotated[float, Field(ge=0, lt=1)]  # of the answers that System 1 keeps
+    tolerance: Annotated[float, Field(ge=0, lt=1)]  # accuracy that may be lost in a domain, or the input is kept
     learning: DistillationParams
 
 
@@ -42,6 +44,9 @@ def distill_system1(
 ) -> Checkpoint:
     """Teach; write a checkpoint ``out`` and its metrics beside it.
 
+    Where System 1 loses accuracy in a domain, or can keep fewer decisions, it is handed on as it came: ``kept_input``
+    is 1.
+
     Raises:
         DistillationError: the vocabularies differ, or System 2 gets nothing right.
         CheckpointError: a checkpoint is damaged.
@@ -49,12 +54,17 @@ def distill_system1(
     """
     torch.set_num_threads(run.threads)
     system2, system1 = System2.load(teacher.path), System1.load(student.path)
-    train = [row for data in decisions.values() for row in read_decisions(data, "train")[: params.max_decisions]]
-    valid = {domain: read_decisions(data, "valid_train")[: params.max_judged] for domain, data in decisions.items()}
+    train = [row for data in decisions.values() for row in _spread(data, "train", params.max_decisions)]
+    valid = {domain: _spread(data, "valid_train", params.max_judged) for domain, data in decisions.items()}
     said = {domain: _said(system2, rows) for domain, rows in valid.items()}
     before = {domain: judge(system1, rows, said[domain], params.max_error) for domain, rows in valid.items()}
     report = distill(system2, system1, train, params.learning, seed=run.seed)
     after = {domain: judge(system1, rows, said[domain], params.max_error) for domain, rows in valid.items()}
+    gain = statistics.fmean(after[domain]["share"] - before[domain]["share"] for domain in valid)
+    lost = [d for d in valid if before[d]["accuracy"] - after[d]["accuracy"] > params.tolerance]
+    if keeps_input := bool(lost) or gain < 0:
+        system1 = System1.load(student.path)
+    handed_on = before if keeps_input else after
     meta = Meta(
         kind="system1",
         parents={
@@ -64,14 +74,23 @@ def distill_system1(
         },
         seed=run.seed,
         threads=run.threads,
-        steps=params.learning.steps,
+        steps=0 if keeps_input else params.learning.steps,
         num_parameters=system1.num_parameters,
-        metrics={f"{domain}_{name}": value for domain, own in after.items() for name, value in own.items()},
+        metrics={f"{domain}_{name}": value for domain, own in handed_on.items() for name, value in own.items()},
     )
     saved = save_checkpoint(out, system1.model, system1.tokenizer, meta)
-    summary: dict[str, Any] = {"before": before, "after": after, "offered": report.offered, "taught": report.taught}
+    summary: dict[str, Any] = {
+        "kept_input": int(keeps_input), "share_gained": gain, "before": before, "after": after,
+        "offered": report.offered, "taught": report.taught,
+    }  # fmt: skip
     write_json(out.with_suffix(".json"), {**summary, "curve": report.curve})
     return saved
+
+
+def _spread(data: ValidatedDataset, split: str, most: int) -> list[DecisionRow]:
+    """Decisions of a split, of many ``most`` evenly spread ones."""
+    rows = read_decisions(data, split)
+    return rows[:: max(1, -(-len(rows) // most))]
 
 
 def judge(system1: System1, rows: Sequence[DecisionRow], said: Sequence[str], max_error: float) -> dict[str, float]:
@@ -118,7 +137,7 @@ def _said(system2: System2, rows: Sequence[DecisionRow]) -> list[str]:
 def main() -> None:
     """Run the stage in the current folder."""
     decisions = {domain: open_validated(Path(f"artifacts/validate/{domain}/decisions.json")) for domain in DOMAINS}
-    pair = [Checkpoint.open(Path("artifacts/pretrain") / name) for name in ("system2", "system1")]
+    pair = [Checkpoint.open(SOURCE / name) for name in ("system2", "system1")]
     params, run = load_params(DistillParams, "distill"), load_params(RunParams, "run")
     distill_system1(params, run, pair[0], pair[1], decisions, Path("artifacts/distill/system1"))
 

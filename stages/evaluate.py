@@ -31,7 +31,7 @@ from dualmind.models.checkpoint import Checkpoint
 from dualmind.models.system1 import System1
 from dualmind.models.system2 import System2
 from dualmind.storage import md5_file, write_json, write_text
-from stages.calibrate import read_questions
+from stages.calibrate import SOURCE, read_questions
 from stages.params import RunParams, load_params
 
 MODES: tuple[Mode, ...] = ("greedy", "sampled")  # argmax policies can loop: both are always reported
@@ -66,7 +66,7 @@ class Judged:
             GateError: the gate was fitted on another System 1.
             ThresholdMismatch: the threshold was proven for others.
         """
-        one, two = (Checkpoint.open(artifacts / "pretrain" / name) for name in ("system1", "system2"))
+        one, two = (Checkpoint.open(artifacts / SOURCE.name / name) for name in ("system1", "system2"))
         path = artifacts / "calibrate" / "gate.json"
         gate = Gate.load(path, one.digest)
         threshold = Threshold.read(artifacts / "calibrate" / "threshold.json").for_weights(one.digest, md5_file(path))

@@ -19,6 +19,7 @@ from dualmind.errors import ParamsError
 from dualmind.learning.augment import Renaming
 from dualmind.learning.batching import TokenizedDecisions, batches
 from dualmind.learning.learner import Learner, LossWeights
+from dualmind.learning.memory import MemoryParams, saving_memory
 from dualmind.learning.optim import build_optimizers, learning_rate
 from dualmind.learning.writing import TokenizedTexts
 from dualmind.models.text_model import TextModel
@@ -44,6 +45,7 @@ class CloningParams(BaseModel):
     rename_probability: Annotated[float, Field(ge=0, le=1)]  # share of decisions whose object words are permuted
     precision: Literal["fp32", "bf16"]  # measured: bf16 makes small models slower on a CPU
     weights: LossWeights
+    memory: MemoryParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,14 @@ def clone(system: TextModel, lessons: Lessons, params: CloningParams, *, seed: i
     Raises:
         ParamsError: a batch cannot be shared equally by the processes.
     """
+    with saving_memory(system.model, params.memory, seed=seed):
+        curve = _train(system, lessons, params, seed)
+    system.scorer.eval()
+    return CloningReport(curve)
+
+
+def _train(system: TextModel, lessons: Lessons, params: CloningParams, seed: int) -> list[dict[str, float]]:
+    """The steps; returns the learning curve."""
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     rank, world = accelerator.process_index, accelerator.num_processes
     batch_of = _Batches(lessons, params, len(system.tokenizer), seed, rank, world)
@@ -105,8 +115,7 @@ def clone(system: TextModel, lessons: Lessons, params: CloningParams, *, seed: i
                 recent.clear()
                 if accelerator.is_main_process:
                     progress.update(step + 1, f"loss {curve[-1]['loss']:.3f}")
-    system.scorer.eval()
-    return CloningReport(curve)
+    return curve
 
 
 class _Batches:

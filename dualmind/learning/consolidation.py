@@ -99,6 +99,7 @@ def consolidate(
     *,
     seed: int,
     vectorized: bool = True,
+    known: int = 0,
 ) -> Trajectory:
     """Train the model that the tasks share, in place, on one task after the other.
 
@@ -109,29 +110,38 @@ def consolidate(
         params: how.
         seed: of order, replay and sampled outcomes.
         vectorized: see :func:`~dualmind.learning.fisher.diagonal_fisher`.
+        known: so many of the first tasks the model has learnt before: it is held to them, but they take no steps.
 
     Raises:
         ConsolidationError: the replay buffer is smaller than its part of a batch, or the model diverged.
     """
     learner = _Learner(stream, method, params, seed, vectorized)
-    progress = Progress(f"consolidating, {method}", len(stream) * params.steps)
+    progress = Progress(f"consolidating, {method}", (len(stream) - known) * params.steps)
     before = np.array([test.accuracy() for test in tests])
     after = np.zeros((len(stream), len(tests)))
     for i, task in enumerate(stream):
-        parameters = trained(task.module)
-        optimizer = torch.optim.AdamW(parameters.values(), lr=params.lr, weight_decay=0.0)
-        task.module.train()
-        for step in range(params.steps):
-            loss = learner.loss(i)
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(parameters.values(), params.gradient_clip)
-            optimizer.step()
-            progress.update(i * params.steps + step + 1)
-        task.module.eval()
-        learner.finish(task)
-        after[i] = [test.accuracy() for test in tests]
-    return Trajectory(tuple(task.name for task in stream), before, after)
+        if i < known:
+            after[i] = before
+        else:
+            _learn(learner, i, task, params)
+            progress.update((i + 1 - known) * params.steps)
+            after[i] = [test.accuracy() for test in tests]
+        if i + 1 < len(stream):
+            learner.finish(task)
+    return Trajectory(tuple(task.name for task in stream), before, after, known)
+
+
+def _learn(learner: "_Learner", i: int, task: Task, params: ConsolidationParams) -> None:
+    parameters = trained(task.module)
+    optimizer = torch.optim.AdamW(parameters.values(), lr=params.lr, weight_decay=0.0)
+    task.module.train()
+    for _ in range(params.steps):
+        loss = learner.loss(i)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters.values(), params.gradient_clip)
+        optimizer.step()
+    task.module.eval()
 
 
 class _Learner:

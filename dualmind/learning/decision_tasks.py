@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dualmind.data.decisions import DecisionRow
@@ -44,7 +45,7 @@ class Writing(nn.Module):
 
 
 def decision_task(name: str, rows: Sequence[DecisionRow], system: TextModel) -> Task:
-    """Decisions that all have commands, or all have none, as one task; strata are the numbers of hops.
+    """Decisions that all have commands, or all have none, as one task.
 
     System 2 is given its plan with the commands, and writes its steps before the answer, as where it is cloned.
 
@@ -53,26 +54,41 @@ def decision_task(name: str, rows: Sequence[DecisionRow], system: TextModel) -> 
         rows: at least one.
         system: one of our own models.
     """
+    if rows[0].candidates:
+        return choosing_task(name, rows, system)
+    texts = [row.rationale if isinstance(system, System2) else row.target for row in rows]
+    return writing_task(name, rows, texts, system)
+
+
+def choosing_task(name: str, rows: Sequence[DecisionRow], system: TextModel) -> Task:
+    """Decisions with commands as one task; strata are the numbers of hops."""
+    prompts = [with_plan(row.prompt, row.rationale) if isinstance(system, System2) else row.prompt for row in rows]
+    ids, mask = pad_rows(system.prompt_ids(prompts), system.pad_id)
+    commands = [system.command_ids(row.candidates) for row in rows]
+    table = np.full((len(rows), max(map(len, commands)), max(len(c) for own in commands for c in own)), system.pad_id)
+    present = np.zeros(table.shape[:2], dtype=np.bool_)
+    for i, own in enumerate(commands):
+        present[i, : len(own)] = True
+        for j, words in enumerate(own):
+            table[i, j, : len(words)] = words
+    labels = torch.tensor([row.candidates.index(row.target) for row in rows])
+    inputs = (ids, mask, torch.from_numpy(table), torch.from_numpy(present))
+    return Task(name, Choosing(_own_model(system), system.pad_id), inputs, labels, _strata(rows))
+
+
+def writing_task(name: str, rows: Sequence[DecisionRow], texts: Sequence[str], system: TextModel) -> Task:
+    """A text to write for each decision's prompt, as one task; strata are the numbers of hops."""
+    model = _own_model(system)
+    ids, mask = pad_rows(system.prompt_ids([row.prompt for row in rows]), system.pad_id)
+    labels, _ = pad_rows(system.prompt_ids(texts), IGNORED)
+    return Task(name, Writing(model), (ids, mask, model.shift_right(labels)), labels, _strata(rows))
+
+
+def _own_model(system: TextModel) -> CompactForConditionalGeneration:
     model = system.model
     assert isinstance(model, CompactForConditionalGeneration), "published models have no gradients of single examples"
-    thinks = isinstance(system, System2)
-    strata = np.array([row.hops for row in rows])
-    if rows[0].candidates:
-        prompts = [with_plan(row.prompt, row.rationale) if thinks else row.prompt for row in rows]
-        ids, mask = pad_rows(system.prompt_ids(prompts), system.pad_id)
-        commands = [system.command_ids(row.candidates) for row in rows]
-        table = np.full(
-            (len(rows), max(map(len, commands)), max(len(c) for own in commands for c in own)), system.pad_id
-        )
-        present = np.zeros(table.shape[:2], dtype=np.bool_)
-        for i, own in enumerate(commands):
-            present[i, : len(own)] = True
-            for j, words in enumerate(own):
-                table[i, j, : len(words)] = words
-        labels = torch.tensor([row.candidates.index(row.target) for row in rows])
-        inputs = (ids, mask, torch.from_numpy(table), torch.from_numpy(present))
-        return Task(name, Choosing(model, system.pad_id), inputs, labels, strata)
-    ids, mask = pad_rows(system.prompt_ids([row.prompt for row in rows]), system.pad_id)
-    texts = system.prompt_ids([row.rationale if thinks else row.target for row in rows])
-    labels, _ = pad_rows(texts, IGNORED)
-    return Task(name, Writing(model), (ids, mask, model.shift_right(labels)), labels, strata)
+    return model
+
+
+def _strata(rows: Sequence[DecisionRow]) -> NDArray[np.int64]:
+    return np.array([row.hops for row in rows], dtype=np.int64)

@@ -41,7 +41,8 @@ class DistillationParams(BaseModel):
     lr: PositiveFloat  # peak rate of AdamW
     gradient_clip: PositiveFloat  # largest norm of the gradient
     temperature: PositiveFloat  # T; divides the logits of both
-    soft_weight: Annotated[float, Field(ge=0, le=1)]  # of the teacher's distribution; the rest is of the right answer
+    # of the teacher's distribution over words, the rest is of the right answer; at 0 the vocabularies may differ
+    soft_weight: Annotated[float, Field(ge=0, le=1)]
     on_policy: Annotated[float, Field(ge=0, le=1)]  # share of the steps in which the student's own texts are scored
     sampling_temperature: PositiveFloat  # of those texts
 
@@ -145,9 +146,10 @@ def distill(
         seed: of the order and of sampled texts.
 
     Raises:
-        DistillationError: the vocabularies differ, or the teacher gets nothing right.
+        DistillationError: the vocabularies differ though words are weighed softly, or the teacher gets nothing right.
     """
-    check_vocabulary(teacher.tokenizer, student.tokenizer)
+    if params.soft_weight:
+        check_vocabulary(teacher.tokenizer, student.tokenizer)
     lessons = ask(teacher, rows)
     if not lessons:
         raise DistillationError(
@@ -237,12 +239,12 @@ def _answer_losses(
     steps = [lesson.steps for lesson in lessons]
     right = student.command_ids([lesson.row.target for lesson in lessons])
     logits, labels = answer_logits(student, prompts, [()] * len(prompts), right)  # (B, T, V), (B, T)
-    wanted, _ = _without_gradient(teacher, prompts, steps, right)
     hard = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
-    losses = {
-        "answer_soft": params.soft_weight * soft_loss(logits, wanted, params.temperature, labels != IGNORED),
-        "answer_hard": (1 - params.soft_weight) * hard,
-    }
+    losses = {"answer_hard": (1 - params.soft_weight) * hard}
+    if not params.soft_weight:
+        return losses
+    wanted, _ = _without_gradient(teacher, prompts, steps, right)
+    losses["answer_soft"] = params.soft_weight * soft_loss(logits, wanted, params.temperature, labels != IGNORED)
     if generator is not None:
         student.scorer.eval()
         own = student.write(

@@ -8,7 +8,7 @@ gradient nor a state of the optimiser is held for the base weights. Batches by l
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Literal
 
@@ -16,6 +16,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
 
 from dualmind.models.encoder_decoder import DecoderLayer, EncoderLayer
 from dualmind.models.experts import MixtureOfExperts
@@ -68,26 +69,39 @@ def saving_memory(model: nn.Module, params: MemoryParams, *, seed: int) -> Itera
     as ever.
 
     Args:
-        model: one of our encoder-decoders, changed in place.
+        model: changed in place; published ones have their own gradient checkpointing.
         params: what is done.
         seed: of the adapters' start.
     """
-    layers = [m for m in model.modules() if isinstance(m, EncoderLayer | DecoderLayer)]
     if params.base == "int8":
         _adapt(model, params.adapter_rank, torch.Generator().manual_seed(seed))
-    if params.gradient_checkpointing:
-        for layer in layers:
-            for name in ("forward", "alone"):
-                if hasattr(layer, name):
-                    setattr(layer, name, partial(checkpoint, getattr(layer, name), use_reentrant=False))
+    with _checkpointing(model) if params.gradient_checkpointing else nullcontext():
+        try:
+            yield model
+        finally:
+            if params.base == "int8":
+                _merge(model)
+
+
+@contextmanager
+def _checkpointing(model: nn.Module) -> Iterator[None]:
+    """Layers keep their inputs alone, and run again on the way back."""
+    layers = [m for m in model.modules() if isinstance(m, EncoderLayer | DecoderLayer)]
+    published = isinstance(model, PreTrainedModel) and model.supports_gradient_checkpointing
+    if published:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    for layer in layers:
+        for name in ("forward", "alone"):
+            if hasattr(layer, name):
+                setattr(layer, name, partial(checkpoint, getattr(layer, name), use_reentrant=False))
     try:
-        yield model
+        yield
     finally:
         for layer in layers:
             for name in ("forward", "alone"):
                 layer.__dict__.pop(name, None)
-        if params.base == "int8":
-            _merge(model)
+        if published:
+            model.gradient_checkpointing_disable()
 
 
 def _adapt(model: nn.Module, rank: int, generator: torch.Generator) -> None:

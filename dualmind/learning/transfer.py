@@ -16,11 +16,13 @@ class Trajectory:
         names: of the tasks.
         before: accuracy on each task before any was learnt (T,).
         after: row i holds the accuracy on each task after task i was learnt (T, T).
+        known: so many of the first tasks had been learnt before.
     """
 
     names: tuple[str, ...]
     before: Floats
     after: Floats
+    known: int = 0
 
     @property
     def average(self) -> float:
@@ -54,7 +56,7 @@ class Trajectory:
     @property
     def new_accuracy(self) -> float:
         """Mean accuracy on later tasks right after each was learnt; of the only task, where there is one."""
-        return float(np.diag(self.after)[min(1, len(self.names) - 1) :].mean())
+        return float(np.diag(self.after)[min(max(1, self.known), len(self.names) - 1) :].mean())
 
     def metrics(self) -> dict[str, float]:
         """The figures above, by name."""

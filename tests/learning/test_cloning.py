@@ -10,6 +10,7 @@ from dualmind.errors import ParamsError
 from dualmind.learning.batching import TokenizedDecisions
 from dualmind.learning.cloning import CloningParams, CloningReport, Lessons, clone, judge
 from dualmind.learning.learner import LossWeights
+from dualmind.learning.memory import MemoryParams
 from dualmind.models.system1 import System1
 from stages.pretrain import renameable
 from tests.learning.demonstrations import demonstrations, small_system1
@@ -18,6 +19,7 @@ PARAMS = CloningParams(
     steps=40, batch_size=16, writing_batch_size=8, optimizer="muon", muon_lr=0.02, adamw_lr=0.003, warmup_steps=5,
     final_lr_fraction=0.1, gradient_clip=1.0, rename_probability=0.5, precision="fp32",
     weights=LossWeights(balance=0.01, step=0.3, halt=0.1, verify=0.1),
+    memory=MemoryParams(gradient_checkpointing=False, base="float32", adapter_rank=4),
 )  # fmt: skip
 
 

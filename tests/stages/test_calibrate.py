@@ -12,7 +12,7 @@ from dualmind.data.validation import open_validated
 from dualmind.errors import GateError, NoValidThreshold, ThresholdMismatch
 from dualmind.models.checkpoint import Checkpoint
 from dualmind.storage import md5_file, md5_folder
-from stages.calibrate import CalibrateParams, calibrate
+from stages.calibrate import SOURCE, CalibrateParams, calibrate
 from tests.stages.test_pretrain import RUN
 
 PARAMS = CalibrateParams(
@@ -25,7 +25,7 @@ def run(pair: Path, out: str, monkeypatch: pytest.MonkeyPatch, params: Calibrate
     return calibrate(
         params,
         RUN,
-        {name: Checkpoint.open(Path("artifacts/pretrain") / name) for name in ("system1", "system2")},
+        {name: Checkpoint.open(SOURCE / name) for name in ("system1", "system2")},
         {name: open_validated(Path(f"artifacts/validate/{name}/problems.json")) for name in ("household", "reasoning")},
         Path(out),
     )
@@ -34,16 +34,19 @@ def run(pair: Path, out: str, monkeypatch: pytest.MonkeyPatch, params: Calibrate
 def test_gate_and_threshold_belong_together_and_are_the_same_bytes_again(
     pair: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of the compressed pair: the gate and the threshold are proven on its bytes, not on those of its parent."""
     threshold, again = (run(pair, name, monkeypatch) for name in ("a", "b"))
+    assert Checkpoint.open(pair / SOURCE / "system1").meta.storage == "int8"
     assert md5_folder(pair / "a") == md5_folder(pair / "b")
     assert threshold == again == Threshold.read(pair / "a/threshold.json")
-    weights = Checkpoint.open(pair / "artifacts/pretrain/system1").digest
+    weights = Checkpoint.open(pair / SOURCE / "system1").digest
     gate = Gate.load(pair / "a/gate.json", weights)
     assert threshold.for_weights(weights, md5_file(pair / "a/gate.json")) == threshold
     with pytest.raises(GateError, match="was fitted on weights"):
         Gate.load(pair / "a/gate.json", "0" * 32)
-    with pytest.raises(ThresholdMismatch):
-        threshold.for_weights("0" * 32, md5_file(pair / "a/gate.json"))
+    for other in ("0" * 32, Checkpoint.open(pair / "artifacts/pretrain/system1").digest):
+        with pytest.raises(ThresholdMismatch):
+            threshold.for_weights(other, md5_file(pair / "a/gate.json"))
     assert gate.file.coefficients[0] >= 0
     assert threshold.calibration_digest == md5_file(pair / "a/decisions.parquet")
 

@@ -6,13 +6,15 @@ import pytest
 from dualmind.errors import DistillationError
 from dualmind.models.checkpoint import save_checkpoint
 from dualmind.models.system1 import System1
+from dualmind.storage import md5_file
 from stages.distill import DistillParams, distill_system1
 from tests.learning.demonstrations import SMALL
 from tests.learning.test_distillation import PARAMS as LEARNING
 from tests.stages.small import RUN, data, pair
 
 PARAMS = DistillParams(
-    max_decisions=60, max_judged=30, max_error=0.1, learning=LEARNING.model_copy(update={"steps": 6})
+    max_decisions=60, max_judged=30, max_error=0.1, tolerance=1.0 - 1e-9,
+    learning=LEARNING.model_copy(update={"steps": 6}),
 )  # fmt: skip
 
 
@@ -29,6 +31,18 @@ def test_a_student_names_its_teacher_and_is_the_same_bytes_again(tmp_path: Path)
     for domain in ("household", "reasoning"):
         assert set(found["before"][domain]) == set(found["after"][domain]) == {"accuracy", "agreement", "share"}
     System1.load(first.path)
+
+
+def test_a_student_that_got_worse_is_handed_on_as_it_came_and_the_metrics_say_so(tmp_path: Path) -> None:
+    student, teacher = pair()
+    learning = PARAMS.learning.model_copy(update={"lr": 30.0, "gradient_clip": 1000.0})  # ruins it
+    params = PARAMS.model_copy(update={"learning": learning, "tolerance": 0.01})
+    saved = distill_system1(params, RUN, teacher, student, data()["decisions"], tmp_path / "x")
+    found = json.loads((tmp_path / "x.json").read_text())
+    assert found["kept_input"] == 1
+    assert saved.meta.parents["system1"] == student.digest
+    assert saved.meta.steps == 0
+    assert md5_file(saved.path / "model.safetensors") == md5_file(student.path / "model.safetensors")
 
 
 def test_a_student_of_another_vocabulary_is_refused(tmp_path: Path) -> None:

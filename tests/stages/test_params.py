@@ -10,10 +10,13 @@ from dualmind.errors import ParamsError
 from flows.audit import AuditParams
 from flows.serve import ServeParams
 from stages.calibrate import CalibrateParams
+from stages.compress import CompressSystem1Params, CompressSystem2Params
+from stages.consolidate import ConsolidateParams
+from stages.distill import DistillParams
 from stages.evaluate import EvaluateParams
 from stages.params import RunParams, load_params
 from stages.prepare import HouseholdParams, PrepareParams, ReasoningParams
-from stages.pretrain import System1Params, System2Params
+from stages.pretrain import DataParams, System1Params, System2Params
 from stages.recalibrate import RecalibrateParams
 from stages.release import ReleaseParams
 from tasks.calibration import CalibrationParams
@@ -28,8 +31,14 @@ SECTIONS: list[tuple[Any, str]] = [
     (ReasoningParams, "reasoning"),
     (SuiteParams, "validate.household"),
     (SuiteParams, "validate.reasoning"),
+    (DataParams, "pretrain.data"),
     (System1Params, "pretrain.system1"),
     (System2Params, "pretrain.system2"),
+    (ConsolidateParams, "consolidate.system1"),
+    (ConsolidateParams, "consolidate.system2"),
+    (DistillParams, "distill"),
+    (CompressSystem1Params, "compress.system1"),
+    (CompressSystem2Params, "compress.system2"),
     (CalibrateParams, "calibrate"),
     (EvaluateParams, "evaluate"),
     (RecalibrateParams, "recalibrate"),
