@@ -92,7 +92,7 @@ def from_file(path: Path) -> Population:
 def ours(scores: Floats, correct: Bools) -> float:
     """The walk that dualmind proves its threshold by."""
     try:
-        return walk(Sample.of(scores, correct, GRID), ALPHA, DELTA, audited_from=-np.inf).value
+        return walk(Sample.of(scores, correct, GRID), ALPHA, DELTA).value
     except NoValidThreshold:
         return NOTHING
 

@@ -162,6 +162,8 @@ def _show(decision: Decision) -> None:
             {"what": "decisions of other weights or gates, left out", "value": sum(frozen.others.values())},
             {"what": "drawn for the audit", "value": frozen.drawn},
             {"what": "labelled by the audit", "value": frozen.labelled},
+            {"what": "answers given, by either system, that it judged", "value": frozen.judged},
+            {"what": "wrong ones among them", "value": frozen.judged_wrong},
         ]
     drift = decision.drift
     rows.append({"what": "drift", "value": "not compared" if drift is None else _words(drift)})

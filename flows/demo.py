@@ -81,7 +81,7 @@ def make_project(root: Path, project: Path) -> None:
     scores, right, _ = synthetic.decide(_HELD_OUT, np.random.default_rng(2), shifted=False)
     first = calibrate(
         Sample.of(scores, right, np.round(np.linspace(0, 1, params.grid_points), 9)),
-        alpha=promise.alpha, delta=promise.delta, audited_from=-np.inf, weights_digest=_WEIGHTS,
+        alpha=promise.alpha, delta=promise.delta, weights_digest=_WEIGHTS,
         gate_digest=md5_file(gate), calibration_digest="0" * 32, previous_value=None,
     )  # fmt: skip
     why = f"{first.errors} of {first.n} answers to held-out problems wrong"

@@ -31,7 +31,7 @@ def decide(
 def replay(
     root: Path, month: str, number: int, *, threshold: float, label: str, shifted: bool, rng: np.random.Generator
 ) -> None:
-    """Log a month of decisions, each accepted answer of which is audited.
+    """Log a month of decisions, of each of which System 1's answer is audited.
 
     Args:
         root: the folder ``traffic``.
@@ -70,7 +70,8 @@ def replay(
                         flops=_SYSTEM1_FLOPS if accepted else _SYSTEM2_FLOPS,
                         latency_ms=3.0 if accepted else 30.0,
                         answer="yes",
-                        audited=accepted,
+                        system1_answer="yes",
+                        audited=True,
                         release=label,
                     )
                 )
@@ -82,7 +83,7 @@ def replay(
                 Label(time=begin + gap * i, request_id=f"{month}-{i:06}", correct=bool(right[i]), source="scorer"),
                 month,
             )
-            for i in np.flatnonzero(scores >= threshold).tolist()
+            for i in range(number)
         ]
         for done in labels:
             done.result()

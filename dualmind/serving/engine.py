@@ -1,7 +1,7 @@
 """Answers requests in batches with one copy of the models, in one thread; an answer is told once it is in the log.
 
 Requests are gathered for a few milliseconds. A batch is answered wholly by what serves when it begins, and its
-decisions wait in the log for one common write while the next batch is thought about. Drawn answers are labelled when
+decisions wait in the log for one common write while the next batch is thought about. Drawn requests are labelled when
 nothing waits, and at least one every few batches, so that a busy server's sample is no sample of its quiet hours.
 """
 
@@ -80,7 +80,7 @@ class Engine:
             traffic: the log's folder.
             names: of requests.
             metrics: to be counted in.
-            labeller: who labels the drawn answers, made of what serves.
+            labeller: who labels what was drawn, made of what serves.
             batch_size: of requests at most, >= 1.
             gather_s: seconds that a request waits for others, >= 0.
             queue: requests that may wait, >= 1.
@@ -209,7 +209,7 @@ class Engine:
             if isinstance(reply, Exception):
                 job.done.set_exception(reply)
             else:
-                named.append((job, reply, *self._names.make(month, accepted=reply.tier == "system1")))
+                named.append((job, reply, *self._names.make(month)))
         if self._store and named:
             keep_prompts(self._traffic, month, [(name, job.request) for job, _, name, _ in named])
         for job, reply, name, audited in named:
@@ -232,12 +232,13 @@ class Engine:
             labeller = self._labeller(audit.answered.served)
             self._labels_by = (audit.answered.served, labeller)
         try:
-            correct = labeller.label(audit.request, audit.answered.reply)
-            if correct is not None:
+            verdict = labeller.label(audit.request, audit.answered.reply)
+            if verdict is not None:
                 label = Label(
                     time=datetime.now(UTC),
                     request_id=audit.answered.request_id,
-                    correct=correct,
+                    correct=verdict.system1,
+                    answer_correct=verdict.given,
                     source=labeller.source,
                 )
                 self._log.label(label, audit.answered.month)

@@ -37,7 +37,7 @@ class Settings:
     gather_ms: float  # that a request waits for others
     queue: int  # requests that may wait
     time_limit_ms: float  # of a request
-    audit_rate: float  # share of System 1's answers that are drawn for a label
+    audit_rate: float  # share of requests that are drawn for a label
     store_prompts: bool
     production: Path
     traffic: Path
@@ -97,7 +97,7 @@ def serve(
         served: what answers at first.
         open_release: verifies and opens a release that is promoted later.
         games: for visitors to play.
-        labeller: who labels the drawn answers.
+        labeller: who labels what was drawn.
 
     Raises:
         ServingError: the server's secret is damaged.

@@ -82,9 +82,13 @@ def test_months_that_prove_nothing_keep_the_old_threshold_and_say_why(tmp_path: 
     log_traffic(root / "traffic", "2026-07", decisions("2026-07", 5, rng, release="r0"))
     log_traffic(root / "traffic", "2026-08", decisions("2026-08", 200, rng), labelled=20)
     log_traffic(root / "traffic", "2026-09", decisions("2026-09", 200, rng), labelled=0)
+    chosen = [
+        (own.model_copy(update={"audited": own.score >= 0.6}), label) for own, label in decisions(MONTH, 200, rng)
+    ]
+    log_traffic(root / "traffic", MONTH, chosen)
     before = store(root).read(root / "production").threshold
     reasons = {}
-    for month in ("2026-06", "2026-07", "2026-08", "2026-09"):
+    for month in ("2026-06", "2026-07", "2026-08", "2026-09", MONTH):
         decision = calibration(root, month)
         assert (decision.action, decision.serves) == ("keep", before)
         reasons[month] = decision.reason
@@ -92,6 +96,7 @@ def test_months_that_prove_nothing_keep_the_old_threshold_and_say_why(tmp_path: 
     assert reasons["2026-07"].startswith("2026-07 has 5 decisions of r0, none of the weights and the gate of r1")
     assert reasons["2026-08"].startswith("only 20 of the 200 decisions that the audit drew are labelled, not 95%")
     assert reasons["2026-09"] == "none of the 200 decisions of 2026-09 has a label of the audit"
+    assert "others: that is no uniform sample" in reasons[MONTH]
     kept = store(root).history(root / "production")[1:]
     assert [(change.kind, change.why) for change in kept] == [("keep", f"{m}: {why}") for m, why in reasons.items()]
 
