@@ -61,7 +61,8 @@ def make(root: Path, num_decisions: int) -> None:
                     f'{{"time":"{stamps[i]}Z","request_id":"{name}","domain":"{DOMAINS[i % 3]}",'
                     f'"prompt_sha256":"{sha}","confidence":{score},"difficulty":{a},"curvature":{b},"score":{score},"monitor":0.0,'
                     f'"tier":"{tier}","flops":{100_000_000 + i},"latency_ms":{c},"answer":"go to drawer {i % 9}",'
-                    f'"system1_answer":"go to drawer {i % 9}","audited":{"true" if audited else "false"},"release":"r7"}}\n'
+                    f'"system1_answer":"go to drawer {i % 9}",'
+                    f'"audited":{"true" if audited else "false"},"release":"r7"}}\n'
                 )
                 if audited:
                     verdicts.append(

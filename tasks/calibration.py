@@ -173,8 +173,8 @@ def collect_month(root: Path, params: CalibrationParams, period: Period, product
     if not found.is_uniform:
         others, drawn = found.decisions - found.by_system1, found.drawn - found.drawn_by_system1
         return (
-            f"of {period.month} the audit drew {found.drawn_by_system1} of the {found.by_system1} decisions that System "
-            f"1 answered and {drawn} of the {others} others: that is no uniform sample; find out who chose"
+            f"of {period.month} the audit drew {found.drawn_by_system1} of System 1's {found.by_system1} decisions and "
+            f"{drawn} of the {others} others: that is no uniform sample; find out who chose"
         )
     frozen = describe(
         found,
