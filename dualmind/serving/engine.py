@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
 from dualmind.agent.agent import Reply, Request, check
 from dualmind.errors import Overloaded, RequestError, ServingError
+from dualmind.serving.clock import Clock, utc_now
 from dualmind.serving.ids import Names
 from dualmind.serving.labelling import Labeller
 from dualmind.serving.loading import Served
@@ -71,6 +71,7 @@ class Engine:
         gather_s: float,
         queue: int,
         store_prompts: bool,
+        clock: Clock = utc_now,
     ) -> None:
         """Start the thread.
 
@@ -85,7 +86,9 @@ class Engine:
             gather_s: seconds that a request waits for others, >= 0.
             queue: requests that may wait, >= 1.
             store_prompts: whether prompts are kept, and not only their hashes.
+            clock: the time in UTC, of decisions and labels.
         """
+        self._clock = clock
         self._served, self._log, self._traffic, self._names, self.metrics = served, log, traffic, names, metrics
         self._batch_size, self._gather_s, self._queue, self._store = batch_size, gather_s, queue, store_prompts
         self._labeller, self._labels_by = labeller, (served, labeller(served))
@@ -202,7 +205,7 @@ class Engine:
         self._batch_s = 0.8 * self._batch_s + 0.2 * (time.monotonic() - begun)
 
     def _record(self, served: Served, found: list[tuple[_Job, Reply | Exception]]) -> None:
-        now = datetime.now(UTC)
+        now = self._clock()
         month = month_for(self._traffic, month_of(now))
         named = []
         for job, reply in found:
@@ -235,7 +238,7 @@ class Engine:
             verdict = labeller.label(audit.request, audit.answered.reply)
             if verdict is not None:
                 label = Label(
-                    time=datetime.now(UTC),
+                    time=self._clock(),
                     request_id=audit.answered.request_id,
                     correct=verdict.system1,
                     answer_correct=verdict.given,
