@@ -9,7 +9,7 @@ alone, and what trusting the feedback would have done. And the monitor's false a
 import argparse
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -140,14 +140,14 @@ def mapie_sequence(scores: Floats, correct: Bools) -> float:
     return mapie(scores, correct, sample.grid[start:], "fixed_sequence") if start < len(GRID) else NOTHING
 
 
-MAPIE_SEQUENCE = "MAPIE 1.6, fixed sequence from our start"
+MAPIES = ("MAPIE 1.6 by default (Bonferroni-Holm)", "MAPIE 1.6, fixed sequence from our start")
 RULES: dict[str, Rule] = {
     "ours": ours,
     "0.7 fixed": lambda scores, correct: 0.7,  # noqa: ARG005  # it looks at nothing
     "best on validation": best_on_validation,
     "RouteLLM's quantile for 85 %": quantile,
-    "MAPIE 1.6 by default (Bonferroni-Holm)": mapie_default,
-    MAPIE_SEQUENCE: mapie_sequence,
+    MAPIES[0]: mapie_default,
+    MAPIES[1]: mapie_sequence,
 }
 
 
@@ -158,6 +158,14 @@ class Outcome:
     above: Interval  # share of runs whose true error is above alpha
     error: Interval  # true error
     share: Interval  # of requests that System 1 keeps
+    shares: tuple[float, ...]  # the same, run by run
+
+    @classmethod
+    def of(cls, found: Sequence[tuple[float, float]], rng: np.random.Generator) -> "Outcome":
+        """From the true error and the share of each run."""
+        errors, shares = zip(*found, strict=True)
+        above = sum(error > ALPHA for error in errors)
+        return cls(wilson(above, len(found)), bootstrap_mean(errors, rng), bootstrap_mean(shares, rng), shares)
 
     def __str__(self) -> str:
         return f"true error {self.error.value:.4f}, System 1 share {self.share.value:.3f}"
@@ -166,22 +174,15 @@ class Outcome:
 def repeat(population: Population, rule: Rule, seed: int, weights: Floats | None = None) -> Outcome:
     """Run a rule RUNS times; the same seed gives all rules the same labels."""
     rng = np.random.default_rng(seed)
-    found = np.array([population.at(rule(*population.draw(rng, weights))) for _ in range(RUNS)])  # (RUNS, 2)
-    above = int((found[:, 0] > ALPHA).sum())
-    return Outcome(wilson(above, RUNS), *(bootstrap_mean(column.tolist(), rng) for column in found.T))
+    return Outcome.of([population.at(rule(*population.draw(rng, weights))) for _ in range(RUNS)], rng)
 
 
-def more_than_mapie(population: Population, seed: int) -> tuple[Interval, str]:
+def more_than_mapie(outcomes: Mapping[str, Outcome]) -> tuple[Interval, str]:
     """System 1's share by our walk minus that by MAPIE's best control, on the same labels; and which one was best."""
-    rng, others = np.random.default_rng(seed), ("MAPIE 1.6 by default (Bonferroni-Holm)", MAPIE_SEQUENCE)
-    shares = []
-    for _ in range(RUNS):
-        labels = population.draw(rng)
-        shares.append([population.at(RULES[name](*labels))[1] for name in ("ours", *others)])
-    found = np.array(shares)  # (RUNS, 3)
-    best = 1 + int(found[:, 1:].mean(axis=0).argmax())
-    words = f"ours {found[:, 0].mean():.4f}, {others[best - 1]} {found[:, best].mean():.4f}, its best control"
-    return bootstrap_mean((found[:, 0] - found[:, best]).tolist(), rng), words
+    ours, best = outcomes["ours"], max(MAPIES, key=lambda name: outcomes[name].share.value)
+    gained = np.subtract(ours.shares, outcomes[best].shares)
+    words = f"ours {ours.share.value:.4f}, {best} {outcomes[best].share.value:.4f}, its best control"
+    return bootstrap_mean(gained.tolist(), np.random.default_rng(1)), words
 
 
 def month(population: Population, times: float, rng: np.random.Generator) -> pa.Table:
@@ -211,9 +212,7 @@ def on_months(population: Population, times: float, seed: int) -> Outcome:
         except NoValidThreshold:
             value = NOTHING
         found.append(population.at(value))
-    errors, shares = zip(*found, strict=True)
-    above = sum(error > ALPHA for error in errors)
-    return Outcome(wilson(above, RUNS), bootstrap_mean(errors, rng), bootstrap_mean(shares, rng))
+    return Outcome.of(found, rng)
 
 
 def feedback_weights(population: Population, times: float) -> Floats:
@@ -256,7 +255,7 @@ def threshold_rows(population: Population, kind: str, row: Callable[..., Row]) -
         )
         for name, found in outcomes.items()
     ]
-    share, words = more_than_mapie(population, seed=1)
+    share, words = more_than_mapie(outcomes)
     rows.append(
         row(f"System 1's share at equal guarantee, runs of ours minus MAPIE's best, {kind}", "share", share, 0.0, words,
             at_most=False)
