@@ -96,7 +96,7 @@ def test_months_that_prove_nothing_keep_the_old_threshold_and_say_why(tmp_path: 
     assert reasons["2026-07"].startswith("2026-07 has 5 decisions of r0, none of the weights and the gate of r1")
     assert reasons["2026-08"].startswith("only 20 of the 200 decisions that the audit drew are labelled, not 95%")
     assert reasons["2026-09"] == "none of the 200 decisions of 2026-09 has a label of the audit"
-    assert "of the 78 others: that is no uniform sample" in reasons[MONTH]
+    assert "of the 117 others: that is no uniform sample" in reasons[MONTH]
     kept = store(root).history(root / "production")[1:]
     assert [(change.kind, change.why) for change in kept] == [("keep", f"{m}: {why}") for m, why in reasons.items()]
 
