@@ -49,6 +49,7 @@ from tasks.programs import ProcessGroups
 from tasks.stage import FlowParams, run_stage
 
 WHO = "flows.calibration"
+_NO_SERVER = "Failed to reach API"  # how Prefect's error begins; it has no class of its own
 _SHOWN_POINTS = 20  # of the risk curve in the artifact's table
 
 
@@ -215,6 +216,14 @@ def main(arguments: list[str] | None = None) -> int:
         decision = calibration(Path.cwd(), given.month)
     except DualmindError as error:
         print(f"no calibration: {error}", file=sys.stderr)
+        return 1
+    except RuntimeError as error:
+        if _NO_SERVER not in str(error):
+            raise
+        print(
+            f"no calibration, the old threshold serves: {error}; start the Prefect server, or unset PREFECT_API_URL",
+            file=sys.stderr,
+        )
         return 1
     print(f"{decision.action}: {decision.reason}")
     return 0
