@@ -3,7 +3,7 @@
 # make test                  sets up and runs the tests; make test-slow runs the long ones
 # make check                 architecture, types and style
 # make bench / make report   measures the claims / draws all results on one page
-# make demo                  two months of made-up traffic, calibrated by a local Prefect server; ends with a page
+# make demo                  two months of questions to a running server, calibrated by a local Prefect server; a page
 # make ui                    a local Prefect server with the training flow on it; PORT=4300 for another port
 # make serve                 serves the release that params name, at http://127.0.0.1:8080
 PYTHON ?= python3

@@ -61,6 +61,7 @@ def make(root: Path, num_decisions: int) -> None:
                     f'{{"time":"{stamps[i]}Z","request_id":"{name}","domain":"{DOMAINS[i % 3]}",'
                     f'"prompt_sha256":"{sha}","confidence":{score},"difficulty":{a},"curvature":{b},"score":{score},"monitor":0.0,'
                     f'"tier":"{tier}","flops":{100_000_000 + i},"latency_ms":{c},"answer":"go to drawer {i % 9}",'
+                    f'"system1_answer":"go to drawer {i % 9}",'
                     f'"audited":{"true" if audited else "false"},"release":"r7"}}\n'
                 )
                 if audited:
@@ -77,7 +78,7 @@ def calibrate(root: Path) -> dict[str, float]:
     """Read the month and prove a threshold."""
     with MonthReader(root, MONTH) as reader:
         sample = Sample.collect(reader.batches(COLUMNS), GRID)
-    proof = walk(sample, ALPHA, DELTA, audited_from=-np.inf)
+    proof = walk(sample, ALPHA, DELTA)
     return {"threshold": proof.value, "n": proof.n, "share": proof.system1_share, "decisions": sample.decisions}
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from benchmarks.engine_speed import REAL_GAMES
 
+MADE = Path("artifacts/calibrate/threshold.json")  # by `make repro`
+
 
 def main() -> int:
     """Run them one after the other; returns the number of those that failed."""
@@ -17,6 +19,11 @@ def main() -> int:
     parser.add_argument("--games", type=Path, default=REAL_GAMES, help="real ALFWorld games")
     games = parser.parse_args().games
     commands = [["benchmarks.engine_speed"], ["benchmarks.system1_speed"], ["benchmarks.unchanged_repro"]]
+    commands += [["benchmarks.calibration_validity"], ["benchmarks.calibration_scale"]]
+    if MADE.exists():
+        commands.append(["benchmarks.serving_load"])
+    else:
+        print(f"nothing was made yet ({MADE} is missing): benchmarks.serving_load is left out", file=sys.stderr)
     if games.exists():
         commands.append(["benchmarks.household_success", str(games)])
     else:

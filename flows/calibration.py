@@ -49,6 +49,7 @@ from tasks.programs import ProcessGroups
 from tasks.stage import FlowParams, run_stage
 
 WHO = "flows.calibration"
+_NO_SERVER = "Failed to reach API"  # how Prefect's error begins; it has no class of its own
 _SHOWN_POINTS = 20  # of the risk curve in the artifact's table
 
 
@@ -162,6 +163,8 @@ def _show(decision: Decision) -> None:
             {"what": "decisions of other weights or gates, left out", "value": sum(frozen.others.values())},
             {"what": "drawn for the audit", "value": frozen.drawn},
             {"what": "labelled by the audit", "value": frozen.labelled},
+            {"what": "answers given, by either system, that it judged", "value": frozen.judged},
+            {"what": "wrong ones among them", "value": frozen.judged_wrong},
         ]
     drift = decision.drift
     rows.append({"what": "drift", "value": "not compared" if drift is None else _words(drift)})
@@ -213,6 +216,14 @@ def main(arguments: list[str] | None = None) -> int:
         decision = calibration(Path.cwd(), given.month)
     except DualmindError as error:
         print(f"no calibration: {error}", file=sys.stderr)
+        return 1
+    except RuntimeError as error:
+        if _NO_SERVER not in str(error):
+            raise
+        print(
+            f"no calibration, the old threshold serves: {error}; start the Prefect server, or unset PREFECT_API_URL",
+            file=sys.stderr,
+        )
         return 1
     print(f"{decision.action}: {decision.reason}")
     return 0

@@ -1,4 +1,5 @@
-"""Two months of traffic with a shift in the second one, calibrated by name against a real local Prefect server.
+"""Two months of questions, asked of a running server, with a shift in the second one: each month is calibrated by name
+against a real local Prefect server, the running server follows, and the last change is rolled back.
 
     python -m flows.demo [PORT]
 
@@ -12,97 +13,82 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
+import httpx
 
-from dualmind.agent.gate import confidence_gate
-from dualmind.calibration import synthetic
 from dualmind.calibration.page import Month, render_history
-from dualmind.calibration.sample import Sample, proof_rows
-from dualmind.calibration.threshold import calibrate
+from dualmind.calibration.sample import proof_rows
+from dualmind.calibration.threshold import Threshold
 from dualmind.errors import DualmindError, PipelineError
 from dualmind.lineage.keys import open_key
-from dualmind.serving.files import ReleaseFiles, Weights
-from dualmind.serving.production import Production as ServedProduction
-from dualmind.storage import md5_file, write_text
+from dualmind.serving.production import Production
+from dualmind.storage import write_text
 from dualmind.traffic.read import read_month
 from dualmind.traffic.schema import month_of
+from flows.replay import files_of, free_port, replay, server, wait_for_threshold
 from flows.ui import end, is_free, wait_for_server
 from stages.params import load_params
-from stages.recalibrate import OUT, RecalibrateParams
+from stages.recalibrate import OUT
 from stages.release import LEDGER, ReleaseParams
 from tasks.calibration import CalibrationParams, month_before, open_store
+from tasks.profile import make_copy
 
-RELEASE = "demo"
-_WEIGHTS = "0" * 32  # there are none
-_HELD_OUT, _DECISIONS = 4000, 6000
-_RUN_LIMIT_S = 600.0
-
-Replay = Callable[[Path, str, float, bool], None]  # project, month, threshold that serves, shifted
+MADE = ("artifacts/pretrain", "artifacts/calibrate")  # by `make repro`
+_RUN_LIMIT_S = 1800.0
 
 
-def replay(project: Path, month: str, threshold: float, shifted: bool) -> None:
-    """Write a month of synthetic traffic into the project's log."""
-    params = load_params(CalibrationParams, "calibration", project / "params.yaml")
-    rng = np.random.default_rng(int(shifted))
-    synthetic.replay(
-        project / params.traffic,
-        month,
-        _DECISIONS,
-        threshold=threshold,
-        label=open_store(project).read(project / params.production).state.label,
-        shifted=shifted,
-        rng=rng,
-    )
+def made_in(root: Path) -> Path:
+    """The project whose pair is shown: this one if ``make repro`` ran here, else the quick profile's, which is run.
+
+    Raises:
+        PipelineError: the quick profile's run fails.
+    """
+    if all((root / name).exists() for name in MADE):
+        return root
+    print("nothing was made here yet: the quick profile makes a small pair first", flush=True)
+    copy = make_copy(root, "quick")
+    _run([sys.executable, "-m", "dvc", "repro", "calibrate"], copy, os.environ)
+    return copy
 
 
 def make_project(root: Path, project: Path) -> None:
-    """A project with the pipeline of calibrations, in which a threshold serves that held-out problems proved.
+    """A project with the pipeline of calibrations, which serves a pair with the threshold that its release proved.
 
     Raises:
-        DualmindError: a section of params.yaml is missing, or no threshold can be proven.
+        DualmindError: a section of params.yaml is missing, or the pair does not belong together.
     """
+    source = made_in(root)
     shutil.rmtree(project, ignore_errors=True)
     for package in ("dualmind", "stages"):
         shutil.copytree(root / package, project / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("params.yaml", ".dvcignore", "calibration/dvc.yaml"):
+    for name in (".dvcignore", "calibration/dvc.yaml"):
         (project / name).parent.mkdir(exist_ok=True)
         shutil.copy2(root / name, project / name)
+    shutil.copy2(source / "params.yaml", project / "params.yaml")
+    for name in MADE:
+        shutil.copytree(source / name, project / name)
     write_text(project / "calibration/months.yaml", "periods: []\n")
     write_text(project / ".dvc/config", "[core]\n    analytics = false\n    no_scm = true\n")
     params = load_params(CalibrationParams, "calibration", project / "params.yaml")
-    promise = load_params(RecalibrateParams, "recalibrate", project / "params.yaml")
-    folder = project / params.production
-    gate, proof = project / "gate.json", project / "threshold.json"
-    confidence_gate(_WEIGHTS, ["reasoning"]).save(gate)
-    scores, right, _ = synthetic.decide(_HELD_OUT, np.random.default_rng(2), shifted=False)
-    first = calibrate(
-        Sample.of(scores, right, np.round(np.linspace(0, 1, params.grid_points), 9)),
-        alpha=promise.alpha, delta=promise.delta, audited_from=-np.inf, weights_digest=_WEIGHTS,
-        gate_digest=md5_file(gate), calibration_digest="0" * 32, previous_value=None,
-    )  # fmt: skip
-    why = f"{first.errors} of {first.n} answers to held-out problems wrong"
-    first.write(proof)
-    files = ReleaseFiles(
-        RELEASE, "0" * 64, Weights(project, _WEIGHTS), Weights(project, _WEIGHTS), gate=gate, threshold=proof
-    )
     releases = load_params(ReleaseParams, "release", project / "params.yaml")
     key = open_key(project / releases.keys, releases.signer, datetime.now(UTC))
-    production = ServedProduction(folder, project / releases.folder / LEDGER, key)
-    production.promote(files, gate, proof, who="demo", why=why)
+    production = Production(project / params.production, project / releases.folder / LEDGER, key)
+    files = files_of(project)
+    first = Threshold.read(files.threshold)
+    why = f"{first.errors} of {first.n} answers to held-out problems wrong"
+    production.promote(files, files.gate, files.threshold, who="demo", why=why)
 
 
-def demo(root: Path, project: Path, port: int, replay_month: Replay = replay) -> Path:
+def demo(root: Path, project: Path, port: int) -> Path:
     """Run the whole; returns the page.
 
     Args:
         root: the folder with prefect.yaml.
         project: where it happens; made anew.
         port: for the Prefect server, on 127.0.0.1.
-        replay_month: brings a month of traffic into the project's log.
 
     Raises:
         DualmindError: the server does not start, or a run fails.
@@ -127,7 +113,7 @@ def demo(root: Path, project: Path, port: int, replay_month: Replay = replay) ->
         _run([*prefect, "deploy", "--name", "calibration"], root, environment)
         work = [*prefect, "worker", "start", "--pool", "local"]
         started.append(_start(work, root, environment, project / "worker.log"))
-        months, runs = _calibrate(root, project, prefect, environment, replay_month)
+        months, runs = _calibrate(root, project, prefect, environment)
     finally:
         for process in reversed(started):
             end(process)
@@ -138,30 +124,60 @@ def demo(root: Path, project: Path, port: int, replay_month: Replay = replay) ->
 
 
 def _calibrate(
-    root: Path, project: Path, prefect: Sequence[str], environment: Mapping[str, str], replay_month: Replay
+    root: Path, project: Path, prefect: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[list[Month], list[tuple[str, str]]]:
-    params = load_params(CalibrationParams, "calibration", project / "params.yaml")
-    folder = project / params.production
+    """Replay and calibrate both months; the server of each runs on meanwhile."""
     last = month_before(month_of(datetime.now(UTC)))
-    months, runs = [], []
-    store = open_store(project)
+    months: list[Month] = []
+    runs: list[tuple[str, str]] = []
     for month, shifted in ((month_before(last), False), (last, True)):
-        served = store.read(folder).threshold.value
-        print(f"{month}: replaying traffic{', shifted' if shifted else ''}; {served:.3f} serves", flush=True)
-        replay_month(project, month, served, shifted)
-        given = ["--param", f'root="{project}"', "--param", f'month="{month}"']
-        _run([*prefect, "deployment", "run", "calibration/calibration", "--watch", *given], root, environment)
-        runs.append((f"calibration/calibration, month {month}", "Completed"))
-        rows = proof_rows(read_month(project / params.traffic, month)).sort_by("time").to_pylist()
-        verdicts = [bool(row["correct"]) for row in rows if row["score"] >= served]
-        curve = json.loads((project / OUT / month / "risk_curve.json").read_bytes())
-        months.append(Month(month, served, curve, verdicts))
-        print(f"  {store.history(folder)[-1].why}", flush=True)
-    back = [sys.executable, "-m", "flows.calibration", "--rollback", "to show that it can be undone"]
-    _run(back, project, {**environment, "PYTHONPATH": str(root)})
-    runs.append(("python -m flows.calibration --rollback", "done"))
-    print(f"rolled back: {store.read(folder).threshold.value:.3f} serves again", flush=True)
+        with server(project, root, month, shifted=shifted, port=free_port()) as client:
+            served = _serves(project)
+            print(f"{month}: replaying{', shifted' if shifted else ''}; {served:.3f} serves", flush=True)
+            replayed = replay(client, month, shifted=shifted)
+            runs.append((f"visitors of {month}{', shifted' if shifted else ''}", str(replayed)))
+            print(f"  {replayed}", flush=True)
+            given = ["--param", f'root="{project}"', "--param", f'month="{month}"']
+            _run([*prefect, "deployment", "run", "calibration/calibration", "--watch", *given], root, environment)
+            runs.append((f"calibration/calibration, month {month}", "Completed"))
+            runs.append(_followed(client, project))
+            months.append(_month(project, month, served))
+            if shifted and _was_changed(project):
+                back = [sys.executable, "-m", "flows.calibration", "--rollback", "to show that it can be undone"]
+                _run(back, project, {**environment, "PYTHONPATH": str(root)})
+                runs.append(("python -m flows.calibration --rollback", "done"))
+                runs.append(_followed(client, project))
     return months, runs
+
+
+def _was_changed(project: Path) -> bool:
+    """Whether a calibration promoted a threshold, so that there is something to roll back to."""
+    params = load_params(CalibrationParams, "calibration", project / "params.yaml")
+    history = open_store(project).history(project / params.production)
+    return sum(change.kind == "promote" for change in history) > 1
+
+
+def _serves(project: Path) -> float:
+    params = load_params(CalibrationParams, "calibration", project / "params.yaml")
+    return open_store(project).read(project / params.production).threshold.value
+
+
+def _followed(client: httpx.Client, project: Path) -> tuple[str, str]:
+    """What the running server serves now."""
+    value = _serves(project)
+    state = wait_for_threshold(client, value)
+    print(f"  the running server serves {value:.3f}, state {state}", flush=True)
+    return "the running server, not restarted", f"serves {value:.3f}, state {state}"
+
+
+def _month(project: Path, month: str, served: float) -> Month:
+    """What was found in a month in which a threshold served."""
+    params = load_params(CalibrationParams, "calibration", project / "params.yaml")
+    rows = proof_rows(read_month(project / params.traffic, month)).sort_by("time").to_pylist()
+    verdicts = [bool(row["correct"]) for row in rows if row["score"] >= served]
+    curve = json.loads((project / OUT / month / "risk_curve.json").read_bytes())
+    print(f"  {open_store(project).history(project / params.production)[-1].why}", flush=True)
+    return Month(month, served, curve, verdicts)
 
 
 def _start(

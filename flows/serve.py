@@ -35,7 +35,7 @@ class ServeParams(BaseModel):
     gather_ms: Annotated[float, Field(ge=0, le=1000)]  # that a request waits for others
     queue: PositiveInt  # requests that may wait; more are refused with 429
     time_limit_ms: Annotated[float, Field(ge=100)]  # of a request; then 503
-    audit_rate: Annotated[float, Field(ge=0, le=1)]  # share of System 1's answers that are drawn for a label
+    audit_rate: Annotated[float, Field(ge=0, le=1)]  # share of requests that are drawn for a label
     store_prompts: bool  # false: the log holds their hashes only
     production: Path  # folder of what serves
     traffic: Path  # folder of the log

@@ -92,7 +92,6 @@ def calibrate(
         Sample.of(scores, right, grid(params.grid_points)),
         alpha=params.alpha,
         delta=params.delta,
-        audited_from=-np.inf,
         pilot=_scores(gate, one_a_problem(fit, rng)),
         weights_digest=weights,
         gate_digest=gate.save(out / "gate.json"),

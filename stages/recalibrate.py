@@ -9,7 +9,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -96,7 +95,6 @@ def _prove(params: RecalibrateParams, sample: Sample, month: Frozen, digest: str
             sample,
             alpha=params.alpha,
             delta=params.delta,
-            audited_from=-np.inf if month.audited_from is None else month.audited_from,
             weights_digest=month.weights_digest,
             gate_digest=month.gate_digest,
             calibration_digest=digest,
@@ -108,11 +106,10 @@ def _prove(params: RecalibrateParams, sample: Sample, month: Frozen, digest: str
 
 
 def risk_curve(params: RecalibrateParams, sample: Sample, month: Frozen) -> dict[str, object]:
-    """What is known at each threshold of the grid that was audited, from strict to loose."""
-    usable = sample.grid >= (-np.inf if month.audited_from is None else month.audited_from)
-    grid = sample.grid[usable]
+    """What is known at each threshold of the grid, from strict to loose."""
+    grid = sample.grid
     counts, errors = counts_at(sample.scores, grid), counts_at(sample.scores[~sample.correct], grid)
-    bounds, shares = upper_bounds(errors, counts, params.delta), sample.accepted[usable] / sample.decisions
+    bounds, shares = upper_bounds(errors, counts, params.delta), sample.accepted / sample.decisions
     points = [
         {"threshold": float(t), "n": int(n), "errors": int(e), "upper_bound": float(b), "share": float(s)}
         for t, n, e, b, s in zip(grid, counts, errors, bounds, shares, strict=True)

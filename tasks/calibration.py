@@ -164,11 +164,17 @@ def collect_month(root: Path, params: CalibrationParams, period: Period, product
     log.info("compacted %s: %s", period.month, report)
     grid = np.round(np.linspace(0, 1, params.grid_points), 9)
     with MonthReader(traffic, period.month) as reader:
-        found = collect(reader.batches(SCHEMA.names), production.labels, grid)
+        found = collect(reader.batches([*SCHEMA.names, "answer_correct"]), production.labels, grid)
     if not found.decisions:
         others = ", ".join(f"{count} decisions of {name}" for name, count in found.others.items()) or "no decisions"
         return (
             f"{period.month} has {others}, none of the weights and the gate of {serves}: others prove nothing about it"
+        )
+    if not found.is_uniform:
+        others, drawn = found.decisions - found.by_system1, found.drawn - found.drawn_by_system1
+        return (
+            f"of {period.month} the audit drew {found.drawn_by_system1} of System 1's {found.by_system1} decisions and "
+            f"{drawn} of the {others} others: that is no uniform sample; find out who chose"
         )
     frozen = describe(
         found,

@@ -35,6 +35,7 @@ class Reply:
     """What an agent says, who said it, why, and at what cost."""
 
     answer: str
+    system1_answer: str  # what System 1 says itself; it always runs first, whoever answers in the end
     tier: Tier
     confidence: float
     difficulty: float
@@ -84,6 +85,7 @@ class Agent:
         return [
             Reply(
                 answer=first.answer if thought is None else thought.answer,
+                system1_answer=first.answer,
                 tier=tier,
                 confidence=float(confidence),
                 difficulty=float(difficulty),

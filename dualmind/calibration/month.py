@@ -1,7 +1,9 @@
 """A month of traffic as a proof reads it: the rows that the audit labelled, and where all others stand on the grid.
 
 Traffic of other weights or of another gate says nothing about those that serve. A decision's column ``release`` names
-what served it, so that such traffic is told apart, counted and left out.
+what served it, so that such traffic is told apart, counted and left out. Which threshold served matters not: System 1
+always answers first and the audit labels that answer, whoever's was given, so that a proof may also loosen. One thing a
+month cannot tell: in a game, who answers decides which situations come next, so a much looser threshold meets others.
 """
 
 from collections import Counter
@@ -16,12 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from scipy.stats import hypergeom
 
 from dualmind.calibration.sample import Sample, check_grid, check_scores, counts_at, proof_rows
 from dualmind.calibration.threshold import Digest
 from dualmind.data.traffic import SCHEMA
 from dualmind.errors import CalibrationError
 from dualmind.storage import atomic_path, write_json
+
+_LEAST_P = 1e-6  # of a fair draw as uneven: one month in a million is called unfair
 
 
 class Frozen(BaseModel):
@@ -37,11 +42,12 @@ class Frozen(BaseModel):
     previous_value: float = Field(allow_inf_nan=False)  # the threshold that served
     decisions: int = Field(ge=1)  # of these labels
     others: dict[str, int]  # decisions by other labels, which are left out
-    drawn: int = Field(ge=0)  # for the audit
+    drawn: int = Field(ge=0)  # for the audit, of all decisions
     labelled: int = Field(ge=0)  # by the audit; the rows of the frozen file
+    judged: int = Field(ge=0)  # of those, the answer that was given was judged too
+    judged_wrong: int = Field(ge=0)  # and was wrong
     grid: list[float]  # thresholds from strict to loose, fixed before anybody looked at a label
     accepted: list[int]  # decisions of a score at or above each threshold
-    audited_from: float | None = Field(allow_inf_nan=False)  # lowest score that was audited; None: all were
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -77,19 +83,30 @@ class Collected:
     decisions: int
     others: dict[str, int]
     drawn: int
+    by_system1: int  # decisions that it answered
+    drawn_by_system1: int  # of those
+    judged: int  # labelled, and the answer that was given was judged too
+    judged_wrong: int
     accepted: npt.NDArray[np.int64]  # (G,)
-    audited_from: float | None
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether the audit drew from the decisions of both systems alike.
+
+        A proof for looser thresholds needs System 1's answers below the one that served. Exact test of the number
+        drawn among those that System 1 answered, given all that were drawn (Fisher 1935).
+        """
+        total, system1, drawn = self.decisions, self.by_system1, self.drawn
+        fewer = hypergeom.cdf(self.drawn_by_system1, total, system1, drawn)
+        more = hypergeom.sf(self.drawn_by_system1 - 1, total, system1, drawn)
+        return bool(2 * min(fewer, more) >= _LEAST_P)
 
 
 def collect(batches: Iterable[pa.RecordBatch], labels: Collection[str], grid: npt.ArrayLike) -> Collected:
     """Take what a proof needs from a month; memory grows with the labelled rows only.
 
-    Where the audit draws from accepted answers alone, nothing is known below the highest threshold that served
-    meanwhile. No draw among the decisions that System 2 took over tells so; the sample then starts above the highest
-    score among them. This looks at draws and scores, never at labels.
-
     Args:
-        batches: traffic with at least the columns of SCHEMA.
+        batches: traffic with at least the columns of SCHEMA and ``answer_correct``.
         labels: what the log calls decisions of the weights and the gate that serve.
         grid: thresholds.
 
@@ -98,8 +115,7 @@ def collect(batches: Iterable[pa.RecordBatch], labels: Collection[str], grid: np
     """
     levels = check_grid(grid)
     others: Counter[str] = Counter()
-    decisions = drawn = drawn_rejected = 0
-    top_rejected = -np.inf
+    decisions = drawn = by_system1 = drawn_by_system1 = judged = wrong = 0
     accepted = np.zeros(len(levels), np.int64)
     kept = [SCHEMA.empty_table()]
     for batch in batches:
@@ -109,16 +125,29 @@ def collect(batches: Iterable[pa.RecordBatch], labels: Collection[str], grid: np
         own = of_labels(table, labels)
         scores = own["score"].to_numpy()
         check_scores(scores, decisions)
-        rejected = pc.not_equal(own["tier"].cast(pa.string()), "system1").to_numpy()
+        is_system1 = pc.equal(own["tier"].cast(pa.string()), "system1").to_numpy()
         audited = own["audited"].to_numpy()
         decisions, drawn = decisions + len(own), drawn + int(audited.sum())
-        drawn_rejected += int((audited & rejected).sum())
-        top_rejected = max(top_rejected, scores[rejected].max(initial=-np.inf))
+        by_system1, drawn_by_system1 = (
+            by_system1 + int(is_system1.sum()),
+            drawn_by_system1 + int(audited[is_system1].sum()),
+        )
         accepted += counts_at(scores, levels)
-        kept.append(proof_rows(own).select(SCHEMA.names).cast(SCHEMA))
-    audits_all = drawn_rejected or np.isneginf(top_rejected)
-    start = None if audits_all else float(np.nextafter(top_rejected, np.inf))
-    return Collected(pa.concat_tables(kept), decisions, dict(sorted(others.items())), drawn, accepted, start)
+        rows = proof_rows(own)
+        given = rows["answer_correct"].drop_null()
+        judged, wrong = judged + len(given), wrong + len(given) - (pc.sum(given).as_py() or 0)
+        kept.append(rows.select(SCHEMA.names).cast(SCHEMA))
+    return Collected(
+        rows=pa.concat_tables(kept),
+        decisions=decisions,
+        others=dict(sorted(others.items())),
+        drawn=drawn,
+        by_system1=by_system1,
+        drawn_by_system1=drawn_by_system1,
+        judged=judged,
+        judged_wrong=wrong,
+        accepted=accepted,
+    )
 
 
 def of_labels(table: pa.Table, labels: Collection[str]) -> pa.Table:
@@ -145,8 +174,9 @@ def describe(collected: Collected, **known: Any) -> Frozen:
         others=collected.others,
         drawn=collected.drawn,
         labelled=len(collected.rows),
+        judged=collected.judged,
+        judged_wrong=collected.judged_wrong,
         accepted=collected.accepted.tolist(),
-        audited_from=collected.audited_from,
         **known,
     )
 

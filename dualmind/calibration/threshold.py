@@ -144,23 +144,13 @@ def start_of(counts: npt.NDArray[np.int64], alpha: float, delta: float) -> int:
     return int(np.searchsorted(counts, needed, side="left"))
 
 
-def walk(
-    sample: Sample,
-    alpha: float,
-    delta: float,
-    *,
-    audited_from: float,
-    pilot: npt.ArrayLike | None = None,
-) -> Proof:
+def walk(sample: Sample, alpha: float, delta: float, *, pilot: npt.ArrayLike | None = None) -> Proof:
     """The loosest threshold of the grid that a fixed sequence of exact tests reaches.
 
     Args:
-        sample: labelled decisions, independent of what the gate was fitted on.
+        sample: labelled decisions, drawn alike from all scores, and independent of what the gate was fitted on.
         alpha: highest error rate of accepted answers, in (0, 1).
         delta: probability of a false proof, in (0, 1).
-        audited_from: the lowest score at which System 1's answers were audited. If only accepted answers were, it is
-            the highest threshold that served meanwhile: below it the sample knows nothing, and no threshold below is
-            tried. Minus infinity where all were, as on held-out problems.
         pilot: scores of other decisions, to choose the start by; None takes the sample's own.
 
     Raises:
@@ -168,12 +158,9 @@ def walk(
         NoValidThreshold: none passes.
     """
     check_levels(alpha, delta)
-    usable = sample.grid >= audited_from  # the strict part of the grid
-    inside = sample.scores >= audited_from
-    scores, wrong = sample.scores[inside], ~sample.correct[inside]
-    grid = sample.grid[usable]
-    counts, errors = counts_at(scores, grid), counts_at(scores[wrong], grid)
-    start = _start(counts, grid, len(scores), alpha, delta, pilot)
+    grid = sample.grid
+    counts, errors = counts_at(sample.scores, grid), counts_at(sample.scores[~sample.correct], grid)
+    start = _start(counts, grid, len(sample.scores), alpha, delta, pilot)
     bounds = upper_bounds(errors[start:], counts[start:], delta)
     failed = np.flatnonzero(bounds > alpha)
     passed = failed[0] if failed.size else len(bounds)
@@ -195,8 +182,6 @@ def _start(
     delta: float,
     pilot: npt.ArrayLike | None,
 ) -> int:
-    if not len(grid):
-        return 0
     if pilot is None:
         return start_of(counts, alpha, delta)
     others = np.asarray(pilot, np.float64)
@@ -212,7 +197,6 @@ def calibrate(
     *,
     alpha: float,
     delta: float,
-    audited_from: float,
     weights_digest: str,
     gate_digest: str,
     calibration_digest: str,
@@ -225,7 +209,7 @@ def calibrate(
         CalibrationError: an argument is not valid.
         NoValidThreshold: none passes; the one that serves stays.
     """
-    proof = walk(sample, alpha, delta, audited_from=audited_from, pilot=pilot)
+    proof = walk(sample, alpha, delta, pilot=pilot)
     try:
         return Threshold(
             value=proof.value,

@@ -137,11 +137,17 @@ def _add_acts(app: FastAPI, parts: Parts) -> None:
     async def feedback(
         body: schemas.Verdict, x_reviewer_token: Annotated[str, Header(max_length=200)] = ""
     ) -> schemas.Taken:
-        """Say whether an answer was right: as a visitor, or with the token as a reviewer of the drawn sample."""
+        """Say whether an answer was right.
+
+        A visitor judges the answer that was given. A reviewer, who has the token, judges System 1's own answer to a
+        request that was drawn, and in ``answer_correct`` the one that was given.
+        """
         allowed = hmac.compare_digest(x_reviewer_token.encode("utf-8", "replace"), parts.reviewer_token.encode())
         if body.source == "person" and not allowed:
             raise HTTPException(403, "only a reviewer labels the drawn sample: give the token, or send feedback")
-        outcome = await parts.feedback.give(body.request_id, correct=body.correct, source=body.source)
+        outcome = await parts.feedback.give(
+            body.request_id, correct=body.correct, answer_correct=body.answer_correct, source=body.source
+        )
         if outcome in _NOT_TAKEN:
             raise HTTPException(*_NOT_TAKEN[outcome])
         return schemas.Taken(outcome="repeated" if outcome == "repeated" else "recorded")
@@ -228,6 +234,7 @@ def as_answer(answered: Answered, command: str) -> schemas.Answer:
     return schemas.Answer(
         request_id=answered.request_id,
         answer=reply.answer,
+        system1_answer=reply.system1_answer,
         command=command,
         tier=reply.tier,
         **signals,

@@ -1,7 +1,7 @@
 """Answers requests in batches with one copy of the models, in one thread; an answer is told once it is in the log.
 
 Requests are gathered for a few milliseconds. A batch is answered wholly by what serves when it begins, and its
-decisions wait in the log for one common write while the next batch is thought about. Drawn answers are labelled when
+decisions wait in the log for one common write while the next batch is thought about. Drawn requests are labelled when
 nothing waits, and at least one every few batches, so that a busy server's sample is no sample of its quiet hours.
 """
 
@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
 from dualmind.agent.agent import Reply, Request, check
 from dualmind.errors import Overloaded, RequestError, ServingError
+from dualmind.serving.clock import Clock, utc_now
 from dualmind.serving.ids import Names
 from dualmind.serving.labelling import Labeller
 from dualmind.serving.loading import Served
@@ -71,6 +71,7 @@ class Engine:
         gather_s: float,
         queue: int,
         store_prompts: bool,
+        clock: Clock = utc_now,
     ) -> None:
         """Start the thread.
 
@@ -80,12 +81,14 @@ class Engine:
             traffic: the log's folder.
             names: of requests.
             metrics: to be counted in.
-            labeller: who labels the drawn answers, made of what serves.
+            labeller: who labels what was drawn, made of what serves.
             batch_size: of requests at most, >= 1.
             gather_s: seconds that a request waits for others, >= 0.
             queue: requests that may wait, >= 1.
             store_prompts: whether prompts are kept, and not only their hashes.
+            clock: the time in UTC, of decisions and labels.
         """
+        self._clock = clock
         self._served, self._log, self._traffic, self._names, self.metrics = served, log, traffic, names, metrics
         self._batch_size, self._gather_s, self._queue, self._store = batch_size, gather_s, queue, store_prompts
         self._labeller, self._labels_by = labeller, (served, labeller(served))
@@ -202,14 +205,14 @@ class Engine:
         self._batch_s = 0.8 * self._batch_s + 0.2 * (time.monotonic() - begun)
 
     def _record(self, served: Served, found: list[tuple[_Job, Reply | Exception]]) -> None:
-        now = datetime.now(UTC)
+        now = self._clock()
         month = month_for(self._traffic, month_of(now))
         named = []
         for job, reply in found:
             if isinstance(reply, Exception):
                 job.done.set_exception(reply)
             else:
-                named.append((job, reply, *self._names.make(month, accepted=reply.tier == "system1")))
+                named.append((job, reply, *self._names.make(month)))
         if self._store and named:
             keep_prompts(self._traffic, month, [(name, job.request) for job, _, name, _ in named])
         for job, reply, name, audited in named:
@@ -232,12 +235,13 @@ class Engine:
             labeller = self._labeller(audit.answered.served)
             self._labels_by = (audit.answered.served, labeller)
         try:
-            correct = labeller.label(audit.request, audit.answered.reply)
-            if correct is not None:
+            verdict = labeller.label(audit.request, audit.answered.reply)
+            if verdict is not None:
                 label = Label(
-                    time=datetime.now(UTC),
+                    time=self._clock(),
                     request_id=audit.answered.request_id,
-                    correct=correct,
+                    correct=verdict.system1,
+                    answer_correct=verdict.given,
                     source=labeller.source,
                 )
                 self._log.label(label, audit.answered.month)

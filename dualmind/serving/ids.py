@@ -1,8 +1,7 @@
 """Names of requests: made by the server, checkable without a table, telling nothing to who has no key.
 
 A name is ``<year and month><96 random bits><64 bits of a keyed hash>``. The hash says that this server made the name,
-and which of two kinds it is: answered by System 1, or not. So ``/feedback`` knows unknown names after a restart too,
-and whether an answer is of the kind that is audited.
+so ``/feedback`` knows unknown names after a restart too; another keyed hash of the name says whether it was drawn.
 """
 
 import hashlib
@@ -25,39 +24,35 @@ class Origin:
     """What a name tells the server."""
 
     month: str  # as in ``2026-11``
-    audited: bool  # System 1's answer, and drawn for the sample
+    audited: bool  # drawn for the sample
 
 
 class Names:
     """Makes and reads names."""
 
     def __init__(self, secret: bytes, audit_rate: float) -> None:
-        """Args are at least 16 secret bytes and the share of accepted answers to audit.
+        """Args are at least 16 secret bytes and the share of requests to audit.
 
         Raises:
             TrafficError: the secret is too short, or the rate is not in 0..1.
         """
         self._secret, self._sampler = secret, AuditSampler(audit_rate, secret)
 
-    def make(self, month: str, *, accepted: bool) -> tuple[str, bool]:
-        """A new name for a decision of a month, and whether it was drawn: a uniform share of the accepted ones."""
+    def make(self, month: str) -> tuple[str, bool]:
+        """A new name for a decision of a month, and whether it was drawn: a uniform share of all, whoever answers."""
         stem = f"{month.replace('-', '')}{secrets.token_hex(12)}"
-        name = f"{stem}{self._seal(stem, accepted=accepted)}"
-        return name, accepted and self._sampler.is_drawn(name)
+        name = f"{stem}{self._seal(stem)}"
+        return name, self._sampler.is_drawn(name)
 
     def read(self, name: str) -> Origin | None:
         """What a name tells; None if this server did not make it."""
         match = _NAME.fullmatch(name)
-        if match is None:
+        if match is None or not hmac.compare_digest(self._seal(name[:-16]), match[3]):
             return None
-        for accepted in (True, False):
-            if hmac.compare_digest(self._seal(name[:-16], accepted=accepted), match[3]):
-                return Origin(f"{match[1]}-{match[2]}", accepted and self._sampler.is_drawn(name))
-        return None
+        return Origin(f"{match[1]}-{match[2]}", self._sampler.is_drawn(name))
 
-    def _seal(self, stem: str, *, accepted: bool) -> str:
-        kind = b"accepted" if accepted else b"handed on"
-        return hashlib.blake2b(stem.encode(), digest_size=8, key=self._secret, person=kind).hexdigest()
+    def _seal(self, stem: str) -> str:
+        return hashlib.blake2b(stem.encode(), digest_size=8, key=self._secret, person=b"name").hexdigest()
 
 
 def open_secret(path: Path) -> bytes:
@@ -86,5 +81,5 @@ def open_secret(path: Path) -> bytes:
 
 
 def reviewer_token(secret: bytes) -> str:
-    """What a person shows to label audited answers; others' verdicts are voluntary feedback."""
+    """What a person shows to label the drawn sample; others' verdicts are voluntary feedback."""
     return hashlib.blake2b(b"reviewer", digest_size=24, key=secret).hexdigest()

@@ -1,5 +1,6 @@
-"""Who labels the drawn answers without a person."""
+"""Who labels the drawn requests without a person."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from dualmind.agent.agent import Reply, Request
@@ -7,16 +8,24 @@ from dualmind.models.system2 import System2
 from dualmind.traffic.schema import AuditSource
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Which answers to one request were right."""
+
+    system1: bool  # System 1's own: what a proof of a threshold needs, whoever answered
+    given: bool  # the one that was given: what visitors got
+
+
 class Labeller(Protocol):
-    """Says whether System 1's answer is right. It is called by the thread that answers, when nothing else waits."""
+    """Says which answers are right. It is called by the thread that answers, when nothing else waits."""
 
     @property
     def source(self) -> AuditSource:
         """Which kind of audit this is."""
         ...
 
-    def label(self, request: Request, reply: Reply) -> bool | None:
-        """Whether the answer is right; None where that cannot be told."""
+    def label(self, request: Request, reply: Reply) -> Verdict | None:
+        """Which answers are right; None where that cannot be told."""
         ...
 
 
@@ -28,10 +37,14 @@ class SystemTwo:
     def __init__(self, system2: System2) -> None:
         self._system2 = system2
 
-    def label(self, request: Request, reply: Reply) -> bool:
-        """Whether System 2 gives the same answer."""
+    def label(self, request: Request, reply: Reply) -> Verdict:
+        """Whether System 2 gives the same answers; where it gave its full answer already, that costs nothing."""
+        truth = (reply.answer if reply.tier == "full" else self._think(request)).split()
+        return Verdict(system1=reply.system1_answer.split() == truth, given=reply.answer.split() == truth)
+
+    def _think(self, request: Request) -> str:
         if request.candidates:
             (thought,) = self._system2.choose([request.prompt], [request.candidates])
         else:
             (thought,) = self._system2.answer([request.prompt])
-        return thought.answer.split() == reply.answer.split()
+        return thought.answer

@@ -70,7 +70,8 @@ function show(got) {
   last = got;
   at("answer").classList.remove("hidden");
   put("said", got.command || got.answer || "(nothing)");
-  put("who", TIERS[got.tier]);
+  const own = got.tier === "system1" ? "" : " System 1 alone: " + (got.system1_answer || "(nothing)") + ".";
+  put("who", TIERS[got.tier] + own);
   put("score", got.score.toFixed(3));
   put("threshold", got.threshold.toFixed(3));
   at("fill").style.width = 100 * Math.min(1, Math.max(0, got.score)) + "%";

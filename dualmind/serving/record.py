@@ -30,6 +30,7 @@ def as_decision(name: str, request: Request, reply: Reply, *, time: datetime, au
         flops=reply.flops,
         latency_ms=reply.latency_ms,
         answer=reply.answer,
+        system1_answer=reply.system1_answer,
         audited=audited,
         release=label,
     )

@@ -1,8 +1,8 @@
 """What the server takes and gives, as JSON."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Command = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -39,6 +39,7 @@ class Answer(BaseModel):
 
     request_id: str
     answer: str  # as a model writes it
+    system1_answer: str  # what System 1 said itself: what a reviewer of the drawn sample judges
     command: str  # in the game's words; "" outside a game, or where the game has gone on meanwhile
     tier: Literal["system1", "shallow", "full"]
     confidence: float | None  # the four signals; null for one that is no number
@@ -56,11 +57,18 @@ class Answer(BaseModel):
 
 
 class Verdict(_Body):
-    """Whether an answer was right."""
+    """Whether an answer was right: a visitor judges the one that was given, a reviewer System 1's own."""
 
     request_id: Annotated[str, Field(min_length=1, max_length=200)]
     correct: Annotated[bool, Field(strict=True)]
+    answer_correct: Annotated[bool, Field(strict=True)] | None = None  # a reviewer's, on the one that was given
     source: Literal["feedback", "person"] = "feedback"  # "person" labels the drawn sample and needs the token
+
+    @model_validator(mode="after")
+    def _has_one_meaning(self) -> Self:
+        if self.source == "feedback" and self.answer_correct is not None:
+            raise ValueError('feedback is on the answer that was given: say so in "correct" alone')
+        return self
 
 
 class Taken(BaseModel):

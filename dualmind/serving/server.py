@@ -11,6 +11,7 @@ import uvicorn
 
 from dualmind.domains.household.game import Game
 from dualmind.serving.app import Parts, make_app
+from dualmind.serving.clock import Clock, utc_now
 from dualmind.serving.engine import Engine
 from dualmind.serving.feedback import Feedback
 from dualmind.serving.files import OpenRelease
@@ -37,7 +38,7 @@ class Settings:
     gather_ms: float  # that a request waits for others
     queue: int  # requests that may wait
     time_limit_ms: float  # of a request
-    audit_rate: float  # share of System 1's answers that are drawn for a label
+    audit_rate: float  # share of requests that are drawn for a label
     store_prompts: bool
     production: Path
     traffic: Path
@@ -53,6 +54,7 @@ def open_parts(
     open_release: OpenRelease,
     games: Sequence[Game],
     labeller: Callable[[Served], Labeller] = lambda served: SystemTwo(served.agent.system2),
+    clock: Clock = utc_now,
 ) -> Iterator[Parts]:
     """All that is behind the interface; closed in the order that loses nothing.
 
@@ -69,13 +71,13 @@ def open_parts(
             Engine(
                 served, log, settings.traffic, names, metrics,
                 labeller=labeller, batch_size=settings.batch_size, gather_s=settings.gather_ms / 1e3,
-                queue=settings.queue, store_prompts=settings.store_prompts,
+                queue=settings.queue, store_prompts=settings.store_prompts, clock=clock,
             )
         )  # fmt: skip
         yield Parts(
             engine=engine,
             watcher=Watcher(engine, settings.production, open_release),
-            feedback=Feedback(log, settings.traffic, names, metrics),
+            feedback=Feedback(log, settings.traffic, names, metrics, clock),
             games=Games(games, most=settings.max_games, expiry_s=settings.game_expiry_s),
             reviewer_token=reviewer_token(secret),
             time_limit_s=settings.time_limit_ms / 1e3,
@@ -89,6 +91,7 @@ def serve(
     open_release: OpenRelease,
     games: Sequence[Game],
     labeller: Callable[[Served], Labeller] = lambda served: SystemTwo(served.agent.system2),
+    clock: Clock = utc_now,
 ) -> None:
     """Serve until SIGTERM or SIGINT: then take nothing new, answer what was taken, write the log, and return.
 
@@ -97,7 +100,8 @@ def serve(
         served: what answers at first.
         open_release: verifies and opens a release that is promoted later.
         games: for visitors to play.
-        labeller: who labels the drawn answers.
+        labeller: who labels what was drawn.
+        clock: the time in UTC, of decisions and labels.
 
     Raises:
         ServingError: the server's secret is damaged.
@@ -105,7 +109,7 @@ def serve(
         SystemExit: the port is taken.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    with open_parts(settings, served, open_release, games, labeller) as parts:
+    with open_parts(settings, served, open_release, games, labeller, clock) as parts:
         server = uvicorn.Server(
             uvicorn.Config(
                 make_app(parts),

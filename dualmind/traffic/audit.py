@@ -36,7 +36,7 @@ class AuditSampler:
         self._below, self._secret = round(rate * 2**64), secret
 
     def is_drawn(self, request_id: str) -> bool:
-        """Is this request's answer to be audited?"""
+        """Is this request to be audited?"""
         digest = hashlib.blake2b(request_id.encode(), digest_size=8, key=self._secret).digest()
         return int.from_bytes(digest) < self._below
 

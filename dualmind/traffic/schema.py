@@ -28,15 +28,21 @@ SCHEMA = pa.schema(
         pa.field("tier", pa.string(), nullable=False),  # see Tier
         pa.field("flops", pa.int64(), nullable=False),
         pa.field("latency_ms", pa.float64(), nullable=False),
-        pa.field("answer", pa.string(), nullable=False),
-        pa.field("audited", pa.bool_(), nullable=False),  # drawn for the random sample?
-        pa.field("correct", pa.bool_()),  # by an audit: was System 1's answer right? By feedback: was the one given?
+        pa.field("answer", pa.string(), nullable=False),  # the one that was given
+        pa.field("system1_answer", pa.string(), nullable=False),  # System 1's own, whoever answered
+        pa.field("audited", pa.bool_(), nullable=False),  # drawn for the random sample of all requests?
+        pa.field("correct", pa.bool_()),  # by an audit: was System 1's own answer right? By feedback: the one given?
+        pa.field("answer_correct", pa.bool_()),  # by an audit: was the answer that was given right? null if not told
         pa.field("label_source", pa.string()),  # an AuditSource or "feedback"; null until labelled
         pa.field("release", pa.string(), nullable=False),
     ]
 )
 DICTIONARY_COLUMNS = ("domain", "tier", "label_source", "release")  # few distinct values
-LABEL_COLUMNS = ("correct", "label_source")  # joined from the labels; all others are the decision's own
+LABEL_COLUMNS = (
+    "correct",
+    "answer_correct",
+    "label_source",
+)  # joined from the labels; all others are the decision's own
 DECISION_SCHEMA = pa.schema([field for field in SCHEMA if field.name not in LABEL_COLUMNS])
 
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -62,18 +68,20 @@ class Decision(BaseModel):
     flops: int = Field(ge=0, lt=2**63)
     latency_ms: float = Field(ge=0, allow_inf_nan=False)
     answer: str
+    system1_answer: str
     audited: bool
     release: Text
 
 
 class Label(BaseModel):
-    """A verdict on a decision. For an audit it is on System 1's answer, whoever answered in the end."""
+    """A verdict on a decision. An audit's is on System 1's own answer, and apart from it on the one that was given."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     time: UtcTime
     request_id: Text
     correct: bool
+    answer_correct: bool | None = None  # of an audit: where the given answer was judged too
     source: AuditSource | Literal["feedback"]
 
 
@@ -82,6 +90,7 @@ LABEL_SCHEMA = pa.schema(
         pa.field("time", pa.timestamp("us", tz="UTC"), nullable=False),
         pa.field("request_id", pa.string(), nullable=False),
         pa.field("correct", pa.bool_(), nullable=False),
+        pa.field("answer_correct", pa.bool_()),
         pa.field("source", pa.string(), nullable=False),
     ]
 )

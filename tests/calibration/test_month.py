@@ -5,8 +5,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import fisher_exact
 
-from dualmind.calibration.month import collect, draw
+from dualmind.calibration.month import Collected, collect, draw
 from dualmind.calibration.sample import AUDIT_SOURCES, Sample
 from dualmind.data import traffic
 from dualmind.errors import CalibrationError
@@ -56,27 +57,42 @@ def test_decisions_of_other_weights_or_gates_are_counted_and_left_out(tmp_path: 
     assert set(found.rows["release"].to_pylist()) == {"r1#1", "r1#2"}
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.booleans(), st.booleans()), max_size=30))
-def test_the_sample_starts_above_all_scores_that_system_2_took_over_unless_those_were_drawn_too(
-    rows: list[tuple[float, bool, bool]],
+@given(st.integers(1, 60), st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
+def test_a_draw_is_uniform_unless_an_exact_test_says_no(one: int, two: int, drawn_one: int, drawn_two: int) -> None:
+    drawn_one, drawn_two = min(drawn_one, one), min(drawn_two, two)
+    found = Collected(
+        SCHEMA.empty_table(), one + two, {}, drawn_one + drawn_two, one, drawn_one, 0, 0, np.zeros(1, np.int64)
+    )
+    table = [[drawn_one, one - drawn_one], [drawn_two, two - drawn_two]]
+    fewer, more = (float(fisher_exact(table, alternative=side).pvalue) for side in ("less", "greater"))
+    assert found.is_uniform == (2 * min(fewer, more) >= 1e-6)
+
+
+@pytest.mark.parametrize(("rate", "uniform"), [((1.0, 0.0), False), ((0.0, 1.0), False), ((0.3, 0.3), True)])
+def test_a_sample_of_one_systems_answers_alone_is_found_out(
+    tmp_path: Path, rate: tuple[float, float], uniform: bool
 ) -> None:
-    table = pa.table({name: pa.nulls(len(rows), SCHEMA.field(name).type) for name in SCHEMA.names})
-    columns = {
-        "score": [score for score, _, _ in rows],
-        "tier": ["system1" if accepted else "full" for _, accepted, _ in rows],
-        "audited": [drawn for _, _, drawn in rows],
-        "release": ["r1#1"] * len(rows),
-    }
-    for name, values in columns.items():
-        field = SCHEMA.field(name)
-        table = table.set_column(SCHEMA.names.index(name), field, pa.array(values, field.type))
-    found = collect(table.to_batches(), {"r1#1"}, GRID)
-    rejected = [score for score, accepted, _ in rows if not accepted]
-    if not rejected or any(drawn and not accepted for _, accepted, drawn in rows):
-        assert found.audited_from is None
-    else:
-        assert found.audited_from is not None
-        assert max(rejected) < found.audited_from <= np.nextafter(max(rejected), 2)
+    rng = np.random.default_rng(0)
+    pairs = [
+        (own.model_copy(update={"audited": bool(rng.random() < rate[own.tier != "system1"])}), label)
+        for own, label in decisions(MONTH, 400, rng)
+    ]
+    log_traffic(tmp_path, MONTH, pairs)
+    with MonthReader(tmp_path, MONTH) as reader:
+        assert collect(reader.batches(), {"r1#1"}, GRID).is_uniform == uniform
+
+
+def test_the_audits_verdicts_on_what_was_given_are_counted_apart(tmp_path: Path) -> None:
+    pairs = decisions(MONTH, 60, np.random.default_rng(0))
+    pairs = [
+        (own, label.model_copy(update={"correct": i % 2 == 0, "answer_correct": (None, True, False)[i % 3]}))
+        for i, (own, label) in enumerate(pairs)
+    ]
+    log_traffic(tmp_path, MONTH, pairs)
+    with MonthReader(tmp_path, MONTH) as reader:
+        found = collect(reader.batches(), {"r1#1"}, GRID)
+    assert (found.judged, found.judged_wrong) == (40, 20)
+    assert sum(found.rows["correct"].to_pylist()) == 30
 
 
 def test_a_score_that_is_no_number_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from dualmind.errors import CalibrationError, NoValidThreshold, ThresholdMismatc
 
 ALPHA, DELTA = 0.05, 0.1
 GRID = np.linspace(0, 0.99, 100)
-EVERYTHING = -np.inf
 WEIGHTS, GATE, DATA = "a" * 32, "b" * 32, "c" * 64
 
 
@@ -25,8 +24,8 @@ def draw(rng: np.random.Generator, n: int, steep: float = 2.0) -> tuple[np.ndarr
     return scores, rng.random(n) >= 0.4 * (1 - scores) ** steep
 
 
-def prove(scores: Any, correct: Any, grid: Any = GRID, audited_from: float = EVERYTHING, **more: Any) -> Proof:
-    return walk(Sample.of(scores, correct, grid), ALPHA, DELTA, audited_from=audited_from, **more)
+def prove(scores: Any, correct: Any, grid: Any = GRID, **more: Any) -> Proof:
+    return walk(Sample.of(scores, correct, grid), ALPHA, DELTA, **more)
 
 
 def by_hand(scores: np.ndarray, correct: np.ndarray, start: float) -> float | None:
@@ -140,16 +139,6 @@ def test_only_right_answers_take_the_loosest_threshold() -> None:
     assert prove(np.linspace(0, 1, 500), np.ones(500, bool)).value == 0.0
 
 
-def test_nothing_is_proven_below_the_scores_that_were_audited() -> None:
-    """A sample of accepted answers alone knows nothing of those that were not accepted."""
-    scores = np.random.default_rng(3).uniform(0.7, 1, 1000)
-    correct = np.ones(1000, bool)
-    assert prove(scores, correct).value == 0.0
-    assert prove(scores, correct, audited_from=0.7).value == pytest.approx(0.7)
-    with pytest.raises(NoValidThreshold):
-        prove(scores, correct, audited_from=np.nan)
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_score_that_is_not_finite_is_named_with_its_row(bad: float) -> None:
     scores = np.ones(100)
@@ -183,7 +172,6 @@ def threshold(**changes: Any) -> Threshold:
     arguments = {
         "alpha": ALPHA,
         "delta": DELTA,
-        "audited_from": EVERYTHING,
         "weights_digest": WEIGHTS,
         "gate_digest": GATE,
         "calibration_digest": DATA,

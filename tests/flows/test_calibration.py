@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from prefect.blocks.system import Secret
 from prefect.client.orchestration import get_client
 from pydantic import SecretStr
 
-from dualmind.errors import PipelineError, ServingError, TrafficError
+from dualmind.errors import PipelineError, ServingError, StorageError, TrafficError
+from dualmind.lineage.ledger import Ledger
 from dualmind.storage import md5_file, write_json
 from flows.calibration import calibration, main
 from tasks.calibration import Period
@@ -82,9 +83,13 @@ def test_months_that_prove_nothing_keep_the_old_threshold_and_say_why(tmp_path: 
     log_traffic(root / "traffic", "2026-07", decisions("2026-07", 5, rng, release="r0"))
     log_traffic(root / "traffic", "2026-08", decisions("2026-08", 200, rng), labelled=20)
     log_traffic(root / "traffic", "2026-09", decisions("2026-09", 200, rng), labelled=0)
+    chosen = [
+        (own.model_copy(update={"audited": own.score >= 0.6}), label) for own, label in decisions(MONTH, 200, rng)
+    ]
+    log_traffic(root / "traffic", MONTH, chosen)
     before = store(root).read(root / "production").threshold
     reasons = {}
-    for month in ("2026-06", "2026-07", "2026-08", "2026-09"):
+    for month in ("2026-06", "2026-07", "2026-08", "2026-09", MONTH):
         decision = calibration(root, month)
         assert (decision.action, decision.serves) == ("keep", before)
         reasons[month] = decision.reason
@@ -92,6 +97,7 @@ def test_months_that_prove_nothing_keep_the_old_threshold_and_say_why(tmp_path: 
     assert reasons["2026-07"].startswith("2026-07 has 5 decisions of r0, none of the weights and the gate of r1")
     assert reasons["2026-08"].startswith("only 20 of the 200 decisions that the audit drew are labelled, not 95%")
     assert reasons["2026-09"] == "none of the 200 decisions of 2026-09 has a label of the audit"
+    assert "of the 117 others: that is no uniform sample" in reasons[MONTH]
     kept = store(root).history(root / "production")[1:]
     assert [(change.kind, change.why) for change in kept] == [("keep", f"{m}: {why}") for m, why in reasons.items()]
 
@@ -208,6 +214,54 @@ def test_a_run_killed_at_any_step_leaves_the_old_or_the_new_threshold_and_the_ne
     assert now.threshold == decision.serves
     assert [change.kind for change in store(project).history(project / "production")].count("promote") == 2
     assert not list((project / "calibration").rglob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    "full",
+    [
+        pytest.param("tasks.calibration.freeze", id="frozen"),
+        pytest.param("tasks.calibration.write_text", id="period-listed", marks=pytest.mark.slow),
+        pytest.param("dualmind.serving.production.write_json", id="promoted", marks=pytest.mark.slow),
+    ],
+)
+def test_a_full_disk_leaves_the_old_threshold_and_the_next_run_heals(
+    project: Path, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    def no_space(*_: object, **__: object) -> None:
+        raise StorageError("no space left; free some and run again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(full, no_space)
+        with pytest.raises(StorageError, match="no space left"):
+            calibration(project, MONTH)
+    assert store(project).read(project / "production").threshold.value == 0.95
+    assert calibration(project, MONTH).action == "promote"
+
+
+def test_without_the_prefect_server_nothing_changes_and_the_message_says_so(project: Path) -> None:
+    before = (project / "production/current.json").read_bytes()
+    nobody = {**environment(), "PREFECT_API_URL": "http://127.0.0.1:9/api"}
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.calibration", MONTH],
+        cwd=project, env=nobody, capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "the old threshold serves: Failed to reach API at http://127.0.0.1:9/api" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (project / "production/current.json").read_bytes() == before
+
+
+def test_a_clock_that_was_set_back_promotes_in_the_order_of_the_ledger(project: Path) -> None:
+    """The first promotion stands in the ledger with a later time than this machine's clock says now."""
+    own = store(project)
+    later = datetime.now(UTC) + timedelta(days=400)
+    own.keep(project / "production", who="test", why="by a clock that was ahead", time=later)
+    decision = calibration(project, MONTH)
+    assert decision.action == "promote"
+    assert own.read(project / "production").threshold == decision.serves
+    ledger = Ledger.read(project / "releases/ledger.jsonl")
+    assert [entry.kind for entry in ledger.entries][-2:] == ["keep", "promote"]
+    assert any("a clock was set back" in flag for flag in ledger.verify().flags)
 
 
 def test_the_command_line_calibrates_and_rolls_back(

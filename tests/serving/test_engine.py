@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dualmind.agent.agent import Agent, Reply, Request
@@ -207,26 +208,27 @@ def test_what_no_system_should_read_is_refused(request_: Request, served: Served
         found.submit(request_)
 
 
-def test_the_drawn_sample_is_of_accepted_answers_and_each_gets_system_twos_label(
-    served: Served, tmp_path: Path
-) -> None:
+def test_the_drawn_sample_is_of_all_requests_and_system_two_labels_both_answers(served: Served, tmp_path: Path) -> None:
     with engine(served, tmp_path, audit_rate=1.0) as found:
         asked = requests(20)
         answers = results([found.submit(request) for request in asked])
     (month,) = {answer.month for answer in answers}
     rows = {row["request_id"]: row for row in read_month(tmp_path, month).to_pylist()}
-    judge = SystemTwo(served.agent.system2)
     for request, answer in zip(asked, answers, strict=True):
-        row = rows[answer.request_id]
-        accepted = answer.reply.tier == "system1"
-        assert row["audited"] == accepted
-        assert row["label_source"] == ("system2" if accepted else None)
-        assert row["correct"] == (judge.label(request, answer.reply) if accepted else None)
+        row, reply = rows[answer.request_id], answer.reply
+        (alone,) = Agent(served.agent.system1, served.agent.system2, served.agent.gate, -np.inf).act([request])
+        (truth,) = Agent(served.agent.system1, served.agent.system2, served.agent.gate, np.inf, np.inf).act([request])
+        assert truth.tier == "full"
+        assert (row["audited"], row["label_source"]) == (True, "system2")
+        assert row["system1_answer"] == reply.system1_answer == alone.answer
+        assert row["correct"] == (alone.answer == truth.answer)
+        assert row["answer_correct"] == (reply.answer == truth.answer)
+    assert {answer.reply.tier for answer in answers} > {"system1"}
 
 
 def test_the_draw_has_the_rate_and_a_name_tells_it_after_a_restart() -> None:
     names, again, other = Names(SECRET, 0.3), Names(SECRET, 0.3), Names(SECRET[::-1], 0.3)
-    made = [names.make("2026-11", accepted=True) for _ in range(4000)]
+    made = [names.make("2026-11") for _ in range(4000)]
     assert len({name for name, _ in made}) == 4000
     assert sum(drawn for _, drawn in made) == pytest.approx(1200, abs=5 * (4000 * 0.3 * 0.7) ** 0.5)
     for name, drawn in made[:200]:
@@ -235,7 +237,6 @@ def test_the_draw_has_the_rate_and_a_name_tells_it_after_a_restart() -> None:
         assert (origin.month, origin.audited) == ("2026-11", drawn)
         assert other.read(name) is None
         assert again.read(name[:-1] + ("0" if name[-1] != "0" else "1")) is None
-    assert not any(names.make("2026-11", accepted=False)[1] for _ in range(200))
 
 
 def tilted(own: Production, root: Path, value: float, tilt: float) -> Callable[[], Any]:

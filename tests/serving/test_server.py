@@ -147,6 +147,7 @@ def test_feedback_on_unknown_repeated_and_contradictory_ids(server: Server) -> N
         assert give(request_id=name, correct="yes")[0] == 422
         assert give(request_id=name, correct=True, source="system2")[0] == 422
         assert give(request_id=name, correct=True, source="person")[0] == 403
+        assert give(request_id=name, correct=True, answer_correct=True)[0] == 422
 
 
 def test_a_reviewer_labels_what_was_drawn_and_feedback_is_kept_apart(server: Server) -> None:
@@ -157,7 +158,7 @@ def test_a_reviewer_labels_what_was_drawn_and_feedback_is_kept_apart(server: Ser
     with server.client() as client:
         for name in names:
             client.post("/feedback", json={"request_id": name, "correct": False})
-            body = {"request_id": name, "correct": True, "source": "person"}
+            body = {"request_id": name, "correct": True, "answer_correct": False, "source": "person"}
             said = client.post("/feedback", json=body, headers={"x-reviewer-token": token})
             assert said.status_code == (200 if name in audited else 409)
     month = f"{names[0][:4]}-{names[0][4:6]}"

@@ -27,10 +27,16 @@ LIMITS = SuiteParams(min_decisions=1, min_problems=1, max_prompt_chars=1000)
 def freeze_month(root: Path, number: int = 1500, **changes: Any) -> Frozen:
     """Log a month, and freeze it in the folder."""
     log_traffic(root / "traffic", MONTH, decisions(MONTH, number, np.random.default_rng(0), **changes))
+    return freeze_logged(root)
+
+
+def freeze_logged(root: Path, previous_value: float = 0.9) -> Frozen:
     with MonthReader(root / "traffic", MONTH) as reader:
         found = collect(reader.batches(), {"r1#1"}, GRID)
-    known = {"weights_digest": WEIGHTS, "gate_digest": "b" * 32, "previous_value": 0.9, "grid": GRID[::-1].tolist()}
-    frozen = describe(found, period=MONTH, release="r1", labels=["r1#1"], **known)
+    frozen = describe(
+        found, period=MONTH, release="r1", labels=["r1#1"], weights_digest=WEIGHTS, gate_digest="b" * 32,
+        previous_value=previous_value, grid=GRID[::-1].tolist(),
+    )  # fmt: skip
     freeze(found, frozen, root / DATA)
     return frozen
 
@@ -123,21 +129,21 @@ def test_equal_scores_are_accepted_together_or_not_at_all(tmp_path: Path) -> Non
     assert recalibrate(PROMISE, validated(tmp_path), frozen, tmp_path / "wrong").threshold is None
 
 
-def test_where_only_accepted_answers_were_audited_no_lower_threshold_is_tried(tmp_path: Path) -> None:
-    pairs = decisions(MONTH, 1500, np.random.default_rng(0))
+def test_a_threshold_is_loosened_as_far_as_the_answers_that_system_2_took_over_prove(tmp_path: Path) -> None:
+    """Where 0.6 served, System 1 is wrong below 0.3 and right above: the sample of all requests tells so."""
     pairs = [
-        (own.model_copy(update={"audited": own.tier == "system1"}), label.model_copy(update={"correct": True}))
-        for own, label in pairs
+        (own, label.model_copy(update={"correct": own.score >= 0.3}))
+        for own, label in decisions(MONTH, 1500, np.random.default_rng(0))
     ]
     log_traffic(tmp_path / "traffic", MONTH, pairs)
-    with MonthReader(tmp_path / "traffic", MONTH) as reader:
-        found = collect(reader.batches(), {"r1#1"}, GRID)
-    known = {"weights_digest": WEIGHTS, "gate_digest": "b" * 32, "previous_value": 0.6, "grid": GRID[::-1].tolist()}
-    frozen = describe(found, period=MONTH, release="r1", labels=["r1#1"], **known)
-    freeze(found, frozen, tmp_path / DATA)
-    outcome = recalibrate(PROMISE, validated(tmp_path), frozen, tmp_path / "out")
-    assert outcome.threshold is not None
-    assert outcome.threshold.value == 0.6
+    frozen = freeze_logged(tmp_path, previous_value=0.6)
+    found = recalibrate(PROMISE, validated(tmp_path), frozen, tmp_path / "out").threshold
+    assert found is not None
+    scores = np.array([own.score for own, _ in pairs])
+    true_error = np.mean(scores[scores >= found.value] < 0.3)
+    assert found.value < 0.3
+    assert 0 < true_error == pytest.approx(found.errors / found.n)
+    assert true_error <= found.upper_bound <= 0.05
 
 
 def test_other_bytes_than_those_that_were_validated_are_refused(tmp_path: Path) -> None:

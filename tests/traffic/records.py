@@ -29,14 +29,16 @@ def decision(name: str | int, **changes: Any) -> Decision:
         "flops": 10**9,
         "latency_ms": 1.5,
         "answer": "go to drawer 1",
+        "system1_answer": "go to drawer 1",
         "audited": True,
         "release": "r1",
     }
     return Decision(**{**fields, **changes})
 
 
-def label(name: str | int, correct: bool = True, source: Any = "scorer") -> Label:
-    return Label(time=START + timedelta(days=1), request_id=str(name), correct=correct, source=source)
+def label(name: str | int, correct: bool = True, source: Any = "scorer", given: bool | None = None) -> Label:
+    time = START + timedelta(days=1)
+    return Label(time=time, request_id=str(name), correct=correct, answer_correct=given, source=source)
 
 
 def open_log(root: Path) -> DecisionLog:

@@ -80,7 +80,7 @@ def test_labels_are_joined_and_the_first_audit_label_wins(tmp_path: Path) -> Non
         tmp_path,
         *map(decision, range(5)),
         label(0, correct=False, source="feedback"),
-        label(0, correct=True, source="system2"),
+        label(0, correct=True, source="system2", given=False),
         label(0, correct=False, source="person"),
         label(1, correct=False, source="feedback"),
         label(1, correct=False, source="feedback"),
@@ -91,6 +91,8 @@ def test_labels_are_joined_and_the_first_audit_label_wins(tmp_path: Path) -> Non
     rows = pq.read_table(parquet(tmp_path)).select(["correct", "label_source"]).to_pylist()
     found = [(row["correct"], row["label_source"]) for row in rows]
     assert found == [(True, "system2"), (False, "feedback"), (True, "scorer"), (None, None), (None, None)]
+    given = pq.read_table(parquet(tmp_path))["answer_correct"].to_pylist()
+    assert given == [False, None, None, None, None]
     assert (report.contradictory_labels.count, report.contradictory_labels.examples) == (1, ("0",))
     assert (report.repeated_labels.count, report.repeated_labels.examples) == (1, ("1",))
     assert (report.unknown_labels.count, report.unknown_labels.examples) == (1, ("nobody",))

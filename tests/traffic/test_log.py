@@ -23,7 +23,7 @@ def test_what_is_logged_is_read_back_with_every_field(tmp_path: Path) -> None:
     logged = decision("a", answer='line\nbreak "quoted" ü', difficulty=0.25)
     assert log_all(tmp_path, logged) == [MONTH]
     (row,) = read_month(tmp_path, MONTH).to_pylist()
-    assert (row.pop("correct"), row.pop("label_source")) == (None, None)
+    assert (row.pop("correct"), row.pop("answer_correct"), row.pop("label_source")) == (None, None, None)
     assert row == logged.model_dump()
 
 
