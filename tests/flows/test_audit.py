@@ -41,15 +41,23 @@ def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_release_that_passes_exits_with_zero_and_writes_json_and_a_page(served: Path) -> None:
-    done = run(served, "r1", "--at", "2026-03-04", "--affected-by", "artifacts/prepare/decisions.parquet")
+    data = "artifacts/prepare/decisions.parquet"
+    done = run(
+        served, "r1", "--at", "2026-03-04", "--history", "--affected-by", data, "--made-from", "param:run.seed=0"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "At 2026-03-04 release r1 served: entry 2, promote by Ann" in done.stdout
-    assert "artifacts/prepare/decisions.parquet affects r1." in done.stdout
+    assert f"{data} affects r1 (served from 2026-03-03T12:00:00.000000Z on)." in done.stdout
+    assert "2 entries in the ledger, 1 of them changed what serves" in done.stdout
+    assert "param:run.seed=0 was found in r1." in done.stdout
     answers = json.loads((served / "artifacts/audit/r1.json").read_text())
     assert answers["ok"]
-    assert {own["path"] for own in answers["affected"][0]["contents"]} >= {"artifacts/distill/system1"}
+    told = {own["question"]: own for own in answers["answers"]}
+    assert list(told) == ["at 2026-03-04", "history", f"affected by {data}", "param:run.seed=0 was made from"]
+    assert "artifacts/distill/system1" in {row[2] for row in told[f"affected by {data}"]["rows"]}
     page = (served / "artifacts/audit/r1.html").read_text()
     assert "<svg" in page
+    assert all(question in page for question in told)
     assert "✗" not in page
     assert "http" not in page.replace("http-equiv", "")
     assert "<script" not in page
@@ -81,6 +89,7 @@ def test_stages_are_run_again_from_the_command_line(served: Path) -> None:
         (["../x"], "names no release"),
         (["r1", "--at", "yesterday"], "is no time"),
         (["r1", "--at", "2026-03-03T12:00:00"], "has no zone"),
+        (["r1", "--affected-by", "param:run.seed"], "write it as param:KEY=VALUE"),
     ],
 )
 def test_what_cannot_be_asked_is_a_clear_error(
