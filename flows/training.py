@@ -168,7 +168,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _exit)
     try:
-        _start_server()
+        start_server()
         refs = training(Path.cwd(), until=arguments.until, only=arguments.only)
     except (ParamsError, PipelineError) as error:
         print(f"training failed: {error}", file=sys.stderr)
@@ -188,7 +188,7 @@ def _exit(number: int, _: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _start_server() -> None:
+def start_server() -> None:
     """Start Prefect's temporary server, where no other is set, deaf to Ctrl-C.
 
     A terminal sends Ctrl-C to it as well; it would be gone when the run's end is to be recorded. Programs inherit the
