@@ -1,6 +1,6 @@
 """The whole pipeline as one flow with a release at its end: stages, their lock in git, the sealed bundle, the remote.
 
-    python -m flows.release            # bring all up to date, commit dvc.lock, release as section release of params says
+    python -m flows.release            # bring all up to date, commit dvc.lock, make the release that params name
     python -m flows.release --publish  # and push the release, the ledger and what the stages made
 
 Of the project's files it commits dvc.lock alone, and ``releases.dvc`` where it publishes; whatever else is uncommitted

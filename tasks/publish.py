@@ -47,7 +47,8 @@ def publish(folder: Path, root: Path, groups: ProcessGroups, log: Callable[[str]
     """
     if not _remotes(root):
         raise PipelineError(
-            f"{root}/.dvc/config names no remote, so nothing can be pushed; run `dvc remote add -d storage FOLDER_OR_S3`"
+            f"{root}/.dvc/config names no remote, so nothing can be pushed; "
+            "run `dvc remote add -d storage FOLDER_OR_S3_URL`"
         )
     add([folder], root, groups, timeout_s=_LIMIT_S, log=log)
     commit([f"{folder}.dvc"], "Releases and ledger", root, groups, log)
