@@ -3,8 +3,8 @@
 python -m benchmarks.audit_questions [--mlflow-python PATH]
 
 One small pipeline (data, receipt, teacher, student, gate, threshold) is released three times: r1; r2 on other data; r3
-from a tree with uncommitted code. r1 is promoted, then r2, then r1 is rolled back to. Both sides are asked the same, and
-an answer counts where it is the truth, which is known from what was done. For three questions something was done to
+from a tree with uncommitted code. r1 is promoted, then r2, then r1 is rolled back to. Both sides are asked the same; an
+answer counts where it is the truth, which is known from what was done. For three questions something was done to
 what is stored: a byte of the weights, a threshold of another release, a name in the record of changes. MLflow is given
 all that it has a place for, and where a digest was logged with it, it is compared with the bytes for it
 (``benchmarks/audit_questions_mlflow.py``). It wants an environment of its own:

@@ -3,7 +3,7 @@
 python -m benchmarks.audit_speed [FOLDER] [--release NAME]
 
 The audit is ``python -m flows.audit NAME`` from start to exit, in a folder where ``python -m stages.release`` was run.
-The ledger of 1,000 releases is made up: 2,000 entries, each release made and then promoted, chained and signed as usual.
+The ledger of 1,000 releases is made up: 2,000 entries, each release made, then promoted, chained and signed as usual.
 """
 
 import argparse

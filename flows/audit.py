@@ -6,6 +6,7 @@
     python -m flows.audit all --affected-by WHAT      # and what descends from it, and when that served
     python -m flows.audit r3 --made-from WHAT         # and what it descends from: data, code, commands, values
     python -m flows.audit r3 --reexecute 2            # and run two stages again, the cheap ones more often
+    python -m flows.audit r3.tar.gz                   # unpack a release that came as an archive, and verify it
 
 WHAT is a path such as ``artifacts/prepare/household/decisions.parquet``, the first digits of a digest,
 ``commit:0123abc`` or ``param:run.seed=0``.
@@ -26,6 +27,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from dualmind.errors import DualmindError, LineageError
+from dualmind.lineage.archive import unpack
 from dualmind.lineage.bundle import Bundle
 from dualmind.lineage.content import check_name
 from dualmind.lineage.graph import Releases
@@ -80,7 +82,7 @@ def audit(
     """Verify one release or all, and write the answers below ``artifacts/audit``.
 
     Args:
-        release: its name, or ``all``.
+        release: its name, ``all``, or the path of an archive that holds one.
         root: the project's folder.
         params: where releases and trusted keys lie.
         questions: what else is asked.
@@ -92,7 +94,10 @@ def audit(
     """
     folder = root / params.folder
     ledger = Ledger.read(folder / LEDGER)
+    ledger.check_alone()
     trusted = [Trusted.read(path) for path in sorted((root / params.keys).glob("*.pub"))]
+    if (root / release).is_file():
+        release = unpack(root / release, folder)
     names = _names(release, folder)
     answers = _answer(questions, ledger, folder, release)
     verdicts = []
@@ -160,7 +165,7 @@ def _write(verdict: Verdict, bundle: Bundle | None, root: Path, answers: Sequenc
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0 if every release that was asked for passes, 1 if one does not."""
     parser = argparse.ArgumentParser(prog="python -m flows.audit", description="Can a release be trusted?")
-    parser.add_argument("release", metavar="RELEASE", help='its name, or "all"')
+    parser.add_argument("release", metavar="RELEASE", help='its name, "all", or an archive of it')
     parser.add_argument("--at", metavar="TIME", default="", help="say what served then (2026-03-03, or with a time)")
     parser.add_argument("--history", action="store_true", help="say who changed what serves, when and why")
     thing = "a path, a digest, commit:ID or param:KEY=VALUE: say what"
