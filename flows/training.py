@@ -13,6 +13,7 @@ import json
 import signal
 import sys
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -23,7 +24,7 @@ import yaml
 import flows.settings  # noqa: F401  # before Prefect
 from dualmind.errors import ParamsError, PipelineError
 from stages.params import load_params
-from tasks.dvc import StageRef, order_lock
+from tasks.dvc import StageRef, order_lock, unchanged
 from tasks.graph import Stage, read_graph, select
 from tasks.programs import ProcessGroups
 
@@ -66,7 +67,8 @@ def training(root: Path | str, until: str | None = None, only: str | None = None
     get_run_logger().info("stages: %s", ", ".join(stage.name for stage in stages))
     groups = ProcessGroups(params.workers)
     try:
-        futures = _submit(stages, root, groups, params)
+        fresh = unchanged(graph, root, groups, timeout_s=60 * params.lock_wait_minutes)
+        futures = _submit(stages, root, groups, params, fresh)
         refs = {name: _result(future) for name, future in futures.items()}
     except Exception:
         raise  # a stage failed; those beside it go on to their end
@@ -88,14 +90,16 @@ class _CancelledInPrefect(BaseException):
 
 
 def _submit(
-    stages: list[Stage], root: Path, groups: ProcessGroups, params: FlowParams
+    stages: list[Stage], root: Path, groups: ProcessGroups, params: FlowParams, fresh: Collection[str]
 ) -> dict[str, PrefectFuture[StageRef]]:
     futures: dict[str, PrefectFuture[StageRef]] = {}
     for stage in stages:
         parents = [futures[name] for name in stage.parents if name in futures]
         task = run_stage.with_options(name=stage.name)
         # Prefect hands the task what the futures hold, which its types do not say
-        futures[stage.name] = task.submit(stage.name, root, parents, groups=groups, params=params)  # type: ignore[arg-type]  # see above
+        futures[stage.name] = task.submit(
+            stage.name, root, parents, groups=groups, params=params, unchanged=stage.name in fresh  # type: ignore[arg-type]  # see above
+        )  # fmt: skip
     return futures
 
 
@@ -168,7 +172,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _exit)
     try:
-        _start_server()
+        start_server()
         refs = training(Path.cwd(), until=arguments.until, only=arguments.only)
     except (ParamsError, PipelineError) as error:
         print(f"training failed: {error}", file=sys.stderr)
@@ -188,7 +192,7 @@ def _exit(number: int, _: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _start_server() -> None:
+def start_server() -> None:
     """Start Prefect's temporary server, where no other is set, deaf to Ctrl-C.
 
     A terminal sends Ctrl-C to it as well; it would be gone when the run's end is to be recorded. Programs inherit the

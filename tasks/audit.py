@@ -1,6 +1,5 @@
 """What an audit asks of DVC: is its cache intact, and does a stage make the same bytes again at the commit?"""
 
-import configparser
 import json
 import re
 import shutil
@@ -21,6 +20,7 @@ from dualmind.lineage.record import Machine
 from dualmind.storage import md5_file, write_text
 from tasks.dvc import reproduce, run_program
 from tasks.programs import ProcessGroups
+from tasks.publish import cache_folder, local_config
 
 _MD5 = re.compile(r"[0-9a-f]{32}(\.dir)?")
 _PREPARE_LIMIT_S = 600.0  # for git or DVC to fetch what a stage reads
@@ -35,7 +35,7 @@ def check_cache(bundle: Bundle, root: Path) -> list[Check]:
     Raises:
         PipelineError: DVC's configuration cannot be read.
     """
-    store = _cache_folder(root) / "files" / "md5"
+    store = cache_folder(root) / "files" / "md5"
     failures, found = [], 0
     todo = {out.md5: out.path for out in bundle.lock.outs.values()}
     while todo:
@@ -52,16 +52,6 @@ def check_cache(bundle: Bundle, root: Path) -> list[Check]:
         elif md5.endswith(".dir"):
             todo |= {own["md5"]: f"{path}/{own['relpath']}" for own in json.loads(file.read_bytes())}
     return settle("cache", failures, f"{found} outputs and parts of them in DVC's cache are what dvc.lock names")
-
-
-def _cache_folder(root: Path) -> Path:
-    """As DVC's configuration says, read without DVC, which takes two seconds to import."""
-    config = configparser.ConfigParser(interpolation=None)
-    try:
-        config.read([root / ".dvc/config", root / ".dvc/config.local"])
-    except configparser.Error as error:
-        raise PipelineError(f"{root}/.dvc/config cannot be read ({error}); correct it with `dvc config`") from error
-    return root / ".dvc" / config.get("cache", "dir", fallback="cache").strip("\"'")
 
 
 def sample_stages(bundle: Bundle, number: int, rng: np.random.Generator) -> list[str]:
@@ -87,7 +77,7 @@ def reexecute(
 
     Args:
         bundle: the release.
-        root: a git checkout of the project; its cache is read, nothing in it is written.
+        root: a git checkout of the project; nothing in it is written, but for what its cache lacks of the inputs.
         names: stages, which run in the order of dvc.lock.
         minutes: for all of them; what does not fit is reported as not answered, which is a failure.
         here: this machine, to name a difference that another processor explains.
@@ -123,8 +113,7 @@ def _copy(commit: str, root: Path, scratch: Path, groups: ProcessGroups, log: Ca
     run(scratch, "git", "clone", "--quiet", "--shared", "--no-checkout", top, "copy")
     run(scratch / "copy", "git", "checkout", "--quiet", "--detach", commit)
     copy = scratch / "copy" / prefix
-    # "copy", because a link would let the stage write into the cache
-    write_text(copy / ".dvc/config.local", f'[cache]\n    dir = "{_cache_folder(root).resolve()}"\n    type = copy\n')
+    write_text(copy / ".dvc/config.local", local_config(root))
     return copy
 
 

@@ -7,7 +7,7 @@ from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
-from tasks.dvc import StageRef, reproduce
+from tasks.dvc import StageRef, read_lock, reproduce
 from tasks.programs import ProcessGroups
 
 
@@ -23,7 +23,13 @@ class FlowParams(BaseModel):
 
 @task(cache_policy=NO_CACHE)  # DVC is the one cache
 def run_stage(
-    name: str, root: Path, parents: Sequence[StageRef], *, groups: ProcessGroups, params: FlowParams
+    name: str,
+    root: Path,
+    parents: Sequence[StageRef],
+    *,
+    groups: ProcessGroups,
+    params: FlowParams,
+    unchanged: bool = False,
 ) -> StageRef:
     """Bring one stage up to date; its output goes to the run's log.
 
@@ -33,6 +39,7 @@ def run_stage(
         parents: the stages it reads from, as they ran in this flow; Prefect waits for them and records their hashes.
         groups: runs the stage, and can kill it.
         params: how long it may take.
+        unchanged: DVC has just found it and its parents as they were recorded, so that there is nothing to ask.
 
     Raises:
         PipelineError: see :func:`tasks.dvc.reproduce`.
@@ -41,6 +48,9 @@ def run_stage(
     for parent in parents:
         for out in parent.outs:
             logger.info("reads from %s: %s %s", parent.name, out.path, out.md5)
+    if unchanged:
+        logger.info("unchanged")
+        return read_lock(name, root)
     ref = reproduce(
         name,
         root,

@@ -1,5 +1,5 @@
 """Fixtures that more than one folder of tests uses."""
 
-from tests.lineage.fixtures import key, pristine, project
+from tests.lineage.fixtures import both, key, pristine, project, two
 
-__all__ = ["key", "pristine", "project"]
+__all__ = ["both", "key", "pristine", "project", "two"]

@@ -10,7 +10,7 @@ from dualmind.errors import LineageError
 from dualmind.lineage.bundle import Bundle
 from dualmind.lineage.content import check_name
 from dualmind.lineage.ledger import Ledger, Serving
-from dualmind.lineage.lockfile import Lock, look_up
+from dualmind.lineage.lockfile import Lock, StageRecord, look_up
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -19,15 +19,6 @@ class Content:
 
     path: str
     md5: str  # as in dvc.lock: ends in ".dir" for a folder
-
-
-@dataclass(frozen=True, slots=True)
-class Affected:
-    """What descends from a content in one release."""
-
-    release: str
-    source: Content
-    contents: tuple[Content, ...]  # sorted by path
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,44 +90,29 @@ class Releases:
                 broken[path.name] = str(error)
         return cls(tuple(sorted(bundles, key=lambda own: (own.release.time, own.release.name))), broken)
 
-    def affected_by(self, what: str) -> list[Affected]:
-        """In every release, what descends from the data set (or any other content) of that path or digest."""
-        return [
-            Affected(bundle.release.name, content, tuple(graph.forward(content)))
-            for bundle in self.bundles
-            for graph in [LineageGraph.of(bundle.lock)]
-            for content in graph.find(what)
-        ]
-
-    def made_from(self, release: str, what: str) -> list[Affected]:
-        """In one release, what the content of that path or digest descends from."""
-        return [
-            Affected(release, content, tuple(graph.backward(content)))
-            for bundle in self.bundles
-            if bundle.release.name == release
-            for graph in [LineageGraph.of(bundle.lock)]
-            for content in graph.find(what)
-        ]
-
     def by_commit(self, commit: str) -> list[str]:
         """Names of the releases of a commit, given by its id or the first digits of it."""
         return [own.release.name for own in self.bundles if own.release.commit.startswith(commit)]
 
     def by_param(self, key: str, value: Any) -> list[str]:
         """Names of the releases in which a stage ran with that value of a dotted key."""
-        return [own.release.name for own in self.bundles if (True, value) in _values(own.lock, key)]
+        return [own.release.name for own in self.bundles if stages_with(own.lock, key, value)]
 
 
-def _values(lock: Lock, key: str) -> list[tuple[bool, Any]]:
-    """What each stage that depends on ``key`` ran with; dvc.lock holds the sections under dotted names."""
+def stages_with(lock: Lock, key: str, value: Any) -> list[StageRecord]:
+    """Stages that ran with that value of a dotted key."""
+    return [stage for stage in lock.stages if (True, value) in _values(stage, key)]
+
+
+def _values(stage: StageRecord, key: str) -> list[tuple[bool, Any]]:
+    """What a stage ran with, if it depends on ``key``; dvc.lock holds the sections under dotted names."""
     found = []
-    for stage in lock.stages:
-        for values in stage.params.values():
-            for section, own in values.items():
-                if key == section:
-                    found.append((True, own))
-                elif key.startswith(f"{section}."):
-                    found.append(look_up(own, key[len(section) + 1 :]))
+    for values in stage.params.values():
+        for section, own in values.items():
+            if key == section:
+                found.append((True, own))
+            elif key.startswith(f"{section}."):
+                found.append(look_up(own, key[len(section) + 1 :]))
     return found
 
 

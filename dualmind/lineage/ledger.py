@@ -96,6 +96,22 @@ class Ledger:
         """
         return [_parse(self.path, number, line) for number, line in enumerate(self.lines, start=1)]
 
+    def check_alone(self) -> None:
+        """Refuse a folder with two ledgers, of which each could be the true one.
+
+        Raises:
+            LedgerError: another file beside this one is a ledger as well; the message says where they part.
+        """
+        for path in sorted(self.path.parent.glob("*.jsonl")):
+            lines = path.read_bytes().split(b"\n")[:-1] if path != self.path else []
+            if lines and _sequence(lines[0]) is not None:
+                pairs = zip(self.lines, lines, strict=False)
+                same = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(self.lines), len(lines)))
+                raise LedgerError(
+                    f"there are two ledgers: {self.path} with {len(self.lines)} entries and {path} with {len(lines)}, "
+                    f"which agree up to entry {same}; keep the one that the releases remember, and move the other away"
+                )
+
     def serving_at(self, time: datetime, subject: str = "release") -> Serving:
         """What was last promoted or rolled back to at or before ``time``.
 

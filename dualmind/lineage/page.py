@@ -1,5 +1,6 @@
 """The page of an audit: the lineage as a picture, each digest green or red, every answer with why and what to do."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -8,13 +9,15 @@ from pathlib import PurePosixPath
 from dualmind.html import page, table, tiles
 from dualmind.lineage.bundle import Bundle
 from dualmind.lineage.checks import Check
-from dualmind.lineage.graph import Affected, levels
+from dualmind.lineage.graph import levels
+from dualmind.lineage.queries import Answer
 from dualmind.lineage.record import FILES
 from dualmind.lineage.verify import Verdict
 
 _WIDTH, _LINE, _GAP, _COLUMNS = 296, 17, 34, 3  # pixels; boxes side by side
 _OF_COMMIT = {"commit": "commit", "tree": "commit", "lock": "dvc.lock", "code": "code", "params": "params.yaml",
               "documents": "params.yaml"}  # fmt: skip
+_DIGEST = re.compile(r"[0-9a-f]{32,64}(\.dir)?")
 _OF_RELEASE = {"files", "bytes", "signature", "name", "key", "ledger", "record", "provenance"}
 
 
@@ -40,14 +43,13 @@ class _Box:
         return not any(line.failures for line in self.lines)
 
 
-def render_audit(verdict: Verdict, bundle: Bundle | None, notes: Sequence[str], affected: Sequence[Affected]) -> str:
+def render_audit(verdict: Verdict, bundle: Bundle | None, answers: Sequence[Answer]) -> str:
     """The whole page, self-contained.
 
     Args:
-        verdict: the answers.
+        verdict: what was checked.
         bundle: the release; None where it cannot be opened, and so not drawn.
-        notes: lines on what served when, and the like.
-        affected: what descends from a data set that was asked about.
+        answers: to what else was asked, such as what served when.
     """
     bad = len(verdict.failures)
     word = "passes" if verdict.ok else "does not pass"
@@ -57,17 +59,17 @@ def render_audit(verdict: Verdict, bundle: Bundle | None, notes: Sequence[str], 
     ]
     if bundle is not None:
         sections.insert(1, f'<h2>Lineage</h2><div class="scroll">{draw(bundle, verdict.checks)}</div>')
-    if notes:
-        sections.append("<h2>Notes</h2>" + "".join(f"<p>{escape(note)}</p>" for note in notes))
-    if affected:
-        rows = [
-            [own.release, f"{own.source.path} {own.source.md5[:12]}", child.path, child.md5[:12]]
-            for own in affected
-            for child in own.contents
-        ]
-        sections.append("<h2>Affected</h2>" + table(["release", "by", "what", "md5"], rows))
+    for own in answers:
+        rows = [[_shorten(cell) for cell in row] for row in own.rows]
+        body = table(list(own.header), rows) if rows else ""
+        sections.append(f"<h2>{escape(own.question)}</h2><p>{escape(own.text)}</p>{body}")
     lead = "Every question that was asked of it, with what was expected, what was found, and what to do."
     return page(f"Release {verdict.release} {word}", lead, sections)
+
+
+def _shorten(text: str) -> str:
+    """A digest by its first digits; the JSON beside the page holds all of them."""
+    return f"{text[:12]}…" if _DIGEST.fullmatch(text) else text
 
 
 def _answers(checks: Sequence[Check]) -> str:

@@ -89,11 +89,6 @@ class CompactPreTrainedModel(PreTrainedModel):
                 init.ones_(module.weight)
             case nn.Conv1d():  # the stem adds to each word a little of its neighbours, each place of them otherwise
                 init.normal_(module.weight, std=_STEM_STD)
-            case SelfAttention():
-                queries, keys, _ = module.qkv.weight.chunk(3)
-                _start_equal(keys, queries, module.qkv.weight)
-            case CrossAttention():
-                _start_equal(module.kv.weight.chunk(2)[0], module.q.weight, module.kv.weight)
             case MixtureOfExperts():
                 init.normal_(module.up, std=module.up.shape[-1] ** -0.5)
                 init.normal_(module.down, std=module.down.shape[-1] ** -0.5)
@@ -143,6 +138,7 @@ class CompactForConditionalGeneration(CompactPreTrainedModel, GenerationMixin):
         self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.command_head = nn.Linear(config.d_model, 1, bias=False)
         self.post_init()
+        _start_keys_as_queries(self)  # transformers initialises only what has weights of its own
 
     def make_encoder(self, config: CompactConfig) -> CompactEncoder:
         """What reads the prompt."""
@@ -216,10 +212,16 @@ class CompactForConditionalGeneration(CompactPreTrainedModel, GenerationMixin):
         return torch.cat((start, labels[:, :-1].masked_fill(labels[:, :-1] == -100, self.config.pad_token_id)), dim=1)
 
 
-def _start_equal(keys: Tensor, queries: Tensor, owner: Tensor) -> None:
-    """Keys as queries: of random projections, those that are equal keep which words are alike."""
-    if not getattr(owner, "_is_hf_initialized", False):  # set by transformers on what was loaded
-        keys.copy_(queries)
+@torch.no_grad()
+def _start_keys_as_queries(model: nn.Module) -> None:
+    """Random projections that are equal keep which words are alike; weights that are loaded come later."""
+    for module in model.modules():
+        match module:
+            case SelfAttention():
+                queries, keys, _ = module.qkv.weight.chunk(3)
+                keys.copy_(queries)
+            case CrossAttention():
+                module.kv.weight.chunk(2)[0].copy_(module.q.weight)
 
 
 def _causal(length: int, past: int, like: Tensor) -> Tensor:

@@ -2,17 +2,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import networkx
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dualmind.lineage.bundle import Bundle
 from dualmind.lineage.graph import Content, LineageGraph, Releases, levels, served_at
-from dualmind.lineage.keys import open_key
 from dualmind.lineage.ledger import Ledger
 from dualmind.lineage.lockfile import FileRef, Lock, StageRecord
-from dualmind.storage import md5_file
-from tests.lineage.project import LEDGER, TIME, commit, copy_project, dvc, release
+from tests.lineage.project import LEDGER, TIME
 
 NAMES = st.sampled_from("abcdefgh")
 
@@ -59,41 +56,6 @@ def test_a_part_of_an_output_and_a_folder_of_outputs_are_followed() -> None:
         "c",
     }
     assert {c.path for c in graph.backward(Content("c", "6" * 32))} == {"o", "o/model", "o/x"}
-
-
-@pytest.fixture(scope="module")
-def both(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    project = copy_project(pristine, tmp_path_factory.mktemp("both") / "project")
-    key = open_key(project / "keys", "release", TIME)
-    (project / "source.txt").write_text("other data\n")
-    (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("alpha: 0.05", "alpha: 0.1"))
-    dvc(project, "repro", "-q")
-    commit(project, "other data")
-    release(project, key, "r2", TIME + timedelta(days=1))
-    return project
-
-
-@pytest.fixture
-def two(both: Path, tmp_path: Path) -> Path:
-    return copy_project(both, tmp_path / "two")
-
-
-def test_what_a_data_set_affects_is_found_over_all_releases_by_path_and_by_digest(two: Path) -> None:
-    releases = Releases.read(two / "releases")
-    by_path = releases.affected_by("artifacts/prepare/decisions.parquet")
-    assert [own.release for own in by_path] == ["r1", "r2"]
-    made = ("validate/decisions.json", "pretrain/system1", "distill/system1", "calibrate/gate.json",
-            "calibrate/decisions.parquet",
-            "calibrate/threshold.json", "evaluate/metrics.json")  # fmt: skip
-    assert {content.path for content in by_path[0].contents} == {f"artifacts/{path}" for path in made}
-    new = md5_file(two / "artifacts/prepare/decisions.parquet")
-    assert releases.affected_by(new) == [by_path[1]]
-    assert releases.affected_by(new[:8]) == [by_path[1]]
-    assert releases.affected_by("nothing") == []
-    backward = releases.made_from("r1", "artifacts/pretrain/system1")
-    assert {content.path for content in backward[0].contents} == {
-        "artifacts/prepare/decisions.parquet", "artifacts/validate/decisions.json", "library", "make.py", "source.txt",
-    }  # fmt: skip
 
 
 def test_releases_are_found_by_commit_and_by_params(two: Path) -> None:

@@ -7,6 +7,7 @@ from dualmind.lineage.bundle import Bundle
 from dualmind.lineage.checks import failed, passed
 from dualmind.lineage.lockfile import FileRef, Lock, StageRecord
 from dualmind.lineage.page import draw, render_audit
+from dualmind.lineage.queries import Answer
 from dualmind.lineage.verify import Verdict
 from tests.lineage.project import TIME
 
@@ -46,14 +47,16 @@ def test_a_failure_turns_its_own_digest_red_and_no_other(pristine: Path) -> None
 def test_the_page_is_whole_and_escapes_what_it_shows(pristine: Path) -> None:
     bundle = Bundle.open(pristine / "releases/r1")
     bad = failed("bytes", "<b>", remedy="<i>", expected="<u>", found="'\"&", subject="files/x")
-    text = render_audit(Verdict(release="r1<", checks=(bad,)), bundle, [f"<note> {TIME}"], [])
-    for raw in ("<b>x", "<i>", "<u>", "<note>", "r1< "):
+    answer = Answer(question="<q>", text=f"<note> {TIME}", header=("a",), rows=(("<cell>",), ("0" * 40,)))
+    text = render_audit(Verdict(release="r1<", checks=(bad,)), bundle, [answer])
+    for raw in ("<b>x", "<i>", "<u>", "<note>", "<q>", "<cell>", "r1< "):
         assert raw not in text
     parser = Balance()
     parser.feed(text)
     assert parser.stack == []
     assert "does not pass" in text
-    assert "<svg" not in render_audit(Verdict(release="r1", checks=(bad,)), None, [], [])
+    assert f"<td>{'0' * 12}…</td>" in text
+    assert "<svg" not in render_audit(Verdict(release="r1", checks=(bad,)), None, [])
 
 
 def test_boxes_lie_inside_the_picture_and_do_not_overlap(pristine: Path) -> None:

@@ -486,4 +486,4 @@ def test_content_that_breaks_parsers_is_a_clear_answer_and_a_page(
     verdict = audit(project)
     assert not verdict.ok
     assert all(check.reason and check.remedy for check in verdict.failures)
-    render_audit(verdict, None, [], []).encode()
+    render_audit(verdict, None, []).encode()
