@@ -1,6 +1,6 @@
-"""A dense reward for households, told from demonstrations by inverse reinforcement learning."""
+"""Two rewards: a dense one for households, told from demonstrations, and one for each step of a chain of thought."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,9 +21,11 @@ from dualmind.evaluation.playing import CommandModel
 from dualmind.learning.acting import ActingParams, Played, act, searcher
 from dualmind.learning.irl import IrlParams, RewardWeights, fit_sampled
 from dualmind.learning.skipped import Skipped
+from dualmind.learning.step_reward import StepReward, StepRewardParams, checked_steps, fit, judge_steps
 from dualmind.learning.steps import Purpose, StepCounter
 from dualmind.models.checkpoint import Checkpoint
 from dualmind.models.system1 import System1
+from dualmind.models.system2 import System2
 from dualmind.storage import write_json
 from stages.params import RunParams, load_params
 
@@ -38,6 +40,7 @@ class RewardParams(BaseModel):
     judged_games: PositiveInt  # of valid_train, played by all three
     acting: ActingParams
     irl: IrlParams
+    step: StepRewardParams
     discount: Annotated[float, Field(gt=0, le=1)]  # of success by each step that it took: the true return
 
 
@@ -50,15 +53,19 @@ class Uniform:
 
 
 def reward(
-    params: RewardParams, run: RunParams, system1: Checkpoint, problems: ValidatedDataset, out: Path
+    params: RewardParams,
+    run: RunParams,
+    checkpoints: Mapping[str, Checkpoint],
+    problems: Mapping[str, ValidatedDataset],
+    out: Path,
 ) -> RewardWeights:
-    """Write ``weights.json`` and ``metrics.json`` to ``out``.
+    """Write ``weights.json``, ``step.json`` and ``metrics.json`` to ``out``.
 
     Args:
         params: how.
         run: seed and threads.
-        system1: cloned; plays what demonstrations are told apart from.
-        problems: of the household.
+        checkpoints: system1 plays what demonstrations are told apart from; system2 writes steps that are checked.
+        problems: of each domain.
         out: the folder.
 
     Raises:
@@ -66,8 +73,30 @@ def reward(
         LearningError: all games look alike, so no reward can be told.
     """
     torch.set_num_threads(run.threads)
+    found, household = _household(params, run, checkpoints["system1"], problems["household"])
+    system2 = checkpoints["system2"]
+    step, judged = _steps(params.step, run, system2, problems["reasoning"])
+    write_json(
+        out / "weights.json",
+        {
+            "features": list(FEATURES),
+            "weights": found.raw.tolist(),
+            "standardised": found.weights.tolist(),
+            "scale": found.scale.tolist(),
+            "system1": checkpoints["system1"].digest,
+            "problems": problems["household"].md5,
+        },
+    )
+    write_json(out / "step.json", {} if step is None else step.to_dict())
+    write_json(out / "metrics.json", {**household, "step": judged})
+    return found
+
+
+def _household(
+    params: RewardParams, run: RunParams, checkpoint: Checkpoint, problems: ValidatedDataset
+) -> tuple[RewardWeights, dict[str, Any]]:
     games = _games(problems, "train")
-    play = _Plays(params, System1.load(system1.path), LocationPrior.learn(games), run.seed)
+    play = _Plays(params, System1.load(checkpoint.path), LocationPrior.learn(games), run.seed)
     shown = [own for own in play.expert(games[: params.demonstrated_games], "demonstration") if own.outcome.success]
     half = games[: max(1, params.sampled_games // 2)]
     drawn = [*play.system1(half, "rollout"), *play.random(half, "rollout")]
@@ -76,18 +105,23 @@ def reward(
         raise LearningError(f"{found.reason}; raise reward.acting.max_steps or reward.sampled_games")
     held = _games(problems, "valid_train")[: params.judged_games]
     judged = [part for kind in (play.expert, play.system1, play.random) for part in kind(held, "evaluation")]
-    write_json(
-        out / "weights.json",
-        {
-            "features": list(FEATURES),
-            "weights": found.raw.tolist(),
-            "standardised": found.weights.tolist(),
-            "system1": system1.digest,
-            "problems": problems.md5,
-        },
-    )
-    write_json(out / "metrics.json", _metrics(params, found, judged, play.counter))
-    return found
+    return found, _metrics(params, found, judged, play.counter)
+
+
+def _steps(
+    params: StepRewardParams, run: RunParams, checkpoint: Checkpoint, problems: ValidatedDataset
+) -> tuple[StepReward | None, dict[str, Any]]:
+    """The reward of steps, and how well it tells right from wrong ones of questions that it has not seen.
+
+    Beside it stands the log-probability that System 2 gives the step: what choosing by likelihood alone would tell.
+    """
+    system2 = System2.load(checkpoint.path)
+    learnt = checked_steps(system2, params, problems, "train", params.questions, run.seed)
+    found = fit(system2, checkpoint.digest, learnt, params.ridge)
+    if isinstance(found, Skipped):
+        return None, {"skipped": found.reason}
+    judged = checked_steps(system2, params, problems, "valid_train", params.judged_questions, run.seed)
+    return found, {"learnt_steps": len(learnt), **judge_steps(found, system2, judged)}
 
 
 class _Plays:
@@ -148,8 +182,8 @@ def main() -> None:
     reward(
         load_params(RewardParams, "reward"),
         load_params(RunParams, "run"),
-        Checkpoint.open(Path("artifacts/pretrain/system1")),
-        open_validated(Path("artifacts/validate/household/problems.json")),
+        {name: Checkpoint.open(Path("artifacts/pretrain") / name) for name in ("system1", "system2")},
+        {name: open_validated(Path(f"artifacts/validate/{name}/problems.json")) for name in ("household", "reasoning")},
         Path("artifacts/reward"),
     )
 

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+)
 
 from dualmind.data.decisions import DecisionRow
 from dualmind.domains.household.game import Game
@@ -21,8 +30,31 @@ from dualmind.models.text_model import TextModel
 MakeLessons = Callable[[Sequence[DecisionRow], TextModel], Lessons]
 
 
+class TickParams(BaseModel):
+    """What a system learns at each tick of its clock; all else is as it was cloned."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: PositiveInt  # optimiser steps a tick
+    batch_size: PositiveInt  # decisions a step (System 1: 256, System 2: 64)
+    rate: PositiveFloat  # times the peak rates of cloning, for both optimisers (3e-4 and 1e-5 for AdamW)
+
+    def of(self, cloning: CloningParams, ticks: int) -> CloningParams:
+        """How a system is cloned further, at so many ticks at once."""
+        steps = ticks * self.steps
+        return cloning.model_copy(
+            update={
+                "steps": steps,
+                "batch_size": self.batch_size,
+                "muon_lr": cloning.muon_lr * self.rate,
+                "adamw_lr": cloning.adamw_lr * self.rate,
+                "warmup_steps": min(cloning.warmup_steps, steps // 5),
+            }
+        )
+
+
 class CotrainParams(BaseModel):
-    """How the pair learns by doing."""
+    """How the pair learns by doing. In brackets here and in what it holds: the articles' values."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,13 +67,15 @@ class CotrainParams(BaseModel):
     channels: ChannelParams
     clocks: ClockParams
     rehearsal: NonNegativeInt  # demonstrations of each domain that are learnt again beside a channel
-    system1: CloningParams  # steps: a tick of its clock (batch 256, rate 3e-4)
-    system2: CloningParams  # steps: a tick of its clock (batch 64, rate 1e-5)
+    system1: TickParams
+    system2: TickParams
     ppo: PpoParams
     irl: IrlParams
     dense_scale: NonNegativeFloat  # of the reward by inverse RL beside success; 0: success alone
-    demonstrated_games: PositiveInt  # from which that reward is told
-    evaluation_games: Annotated[int, Field(ge=1)]  # of valid_train, at the end
+    demonstrated_games: PositiveInt  # from which that reward is told again
+    judged_games: PositiveInt  # of valid_train, on which it is decided who is handed on
+    judged_questions: PositiveInt  # likewise
+    may_lose: Annotated[float, Field(ge=0, le=1)]  # share of right answers that more games won may cost
 
 
 class State(BaseModel):
@@ -68,6 +102,7 @@ class Setting:
     games: Sequence[Game]  # to be played
     demonstrations: Mapping[str, Sequence[DecisionRow]]  # by domain, for rehearsal
     make_lessons: Mapping[Channel, MakeLessons]
+    cloning: Mapping[Channel, CloningParams]  # how each system was cloned
     fingerprint: str
     seed: int
     threads: int

@@ -21,8 +21,8 @@ from dualmind.domains.household.expert import LocationPrior
 from dualmind.domains.household.progress import FEATURES, features
 from dualmind.learning.acting import Played, act, reasoner, searcher
 from dualmind.learning.channels import Channel, Channels, visits_of
-from dualmind.learning.cloning import CloningParams, clone
-from dualmind.learning.cotrain_state import Setting, State, read_state
+from dualmind.learning.cloning import clone
+from dualmind.learning.cotrain_state import Setting, State, TickParams, read_state
 from dualmind.learning.irl import RewardWeights, drift, fit_sampled
 from dualmind.learning.ppo import Ppo
 from dualmind.learning.rewards import Reward, dense_reward, success_reward, trajectories
@@ -37,7 +37,13 @@ from dualmind.storage import atomic_folder, write_json
 _BATCH = 128
 
 
-def begin(folder: Path, setting: Setting, parents: Mapping[Channel, Checkpoint], demonstrated_steps: int) -> State:
+def begin(
+    folder: Path,
+    setting: Setting,
+    parents: Mapping[Channel, Checkpoint],
+    demonstrated_steps: int,
+    reward: RewardWeights | None = None,
+) -> State:
     """Make the state before the first round, unless ``folder`` holds one of the same run: then go on from that.
 
     Args:
@@ -45,6 +51,7 @@ def begin(folder: Path, setting: Setting, parents: Mapping[Channel, Checkpoint],
         setting: of the run.
         parents: checkpoints of both systems to start from.
         demonstrated_steps: environment steps that their demonstrations cost.
+        reward: to begin with, where one has been told before.
 
     Raises:
         LearningError: what is in the folder cannot be read.
@@ -59,8 +66,8 @@ def begin(folder: Path, setting: Setting, parents: Mapping[Channel, Checkpoint],
         spent=StepCounter({"demonstration": demonstrated_steps}).to_dict(),
         ticks=dict.fromkeys(ClockParams.model_fields, 0),
         trained={"system1": 0, "system2": 0},
-        reward=None,
-        reward_scale=None,
+        reward=None if reward is None else reward.weights.tolist(),
+        reward_scale=None if reward is None else reward.scale.tolist(),
         curve=[],
         notes=[],
     )
@@ -150,7 +157,7 @@ class _Run:
         if ticks["system1"]:
             self._clone("system1", self.params.system1, ticks["system1"])
 
-    def _clone(self, channel: Channel, cloning: CloningParams, ticks: int) -> None:
+    def _clone(self, channel: Channel, params: TickParams, ticks: int) -> None:
         rows = self.channels.rows(channel)
         if isinstance(rows, Skipped):
             self._note(rows.reason)
@@ -160,10 +167,11 @@ class _Run:
         for own in self.setting.demonstrations.values():
             chosen = rng.permutation(len(own))[: self.params.rehearsal]
             rows = rows + [own[i] for i in chosen]
-        system, steps = self.systems[channel], ticks * cloning.steps
-        lessons = self.setting.make_lessons[channel](rows, system)
-        report = clone(system, lessons, cloning.model_copy(update={"steps": steps}), seed=self.setting.seed + index)
-        self.trained[channel] += steps
+        system, cloning = self.systems[channel], params.of(self.setting.cloning[channel], ticks)
+        report = clone(
+            system, self.setting.make_lessons[channel](rows, system), cloning, seed=self.setting.seed + index
+        )
+        self.trained[channel] += cloning.steps
         self.point[f"{channel}_loss"] = report.curve[-1]["loss"]
 
     def _is_right(self, rows: Sequence[DecisionRow]) -> list[bool]:

@@ -6,8 +6,10 @@ expected. Where the moves are known the expectation is exact (a soft value itera
 are uncertain); where they are not, it is taken over trajectories that were drawn (Boularias et al. 2011).
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +103,23 @@ class RewardWeights:
         """Rewards (N,) of features (N, F)."""
         found: Floats = features @ self.raw
         return found
+
+
+def read_weights(path: Path) -> RewardWeights:
+    """The reward that the reward stage wrote.
+
+    Raises:
+        LearningError: the file is missing or damaged.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+        names = tuple(found["features"])
+        weights = RewardWeights(names, np.array(found["standardised"], float), np.array(found["scale"], float))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LearningError(f"{path} holds no reward ({error}); run `dvc repro reward`") from error
+    if not weights.weights.shape == weights.scale.shape == (len(names),) or not np.isfinite(weights.raw).all():
+        raise LearningError(f"{path} does not hold one number for each of {', '.join(names)}; run `dvc repro reward`")
+    return weights
 
 
 def fit_sampled(

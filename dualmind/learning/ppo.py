@@ -21,7 +21,6 @@ from dualmind.errors import LearningError
 from dualmind.learning.batching import TokenizedDecisions
 from dualmind.learning.skipped import Skipped
 from dualmind.models.scoring import CommandScorer, ScoringBatch
-from dualmind.models.system1 import mean_states
 from dualmind.models.text_model import TextModel
 
 Floats = NDArray[np.float64]
@@ -101,6 +100,12 @@ def cosine_clip(step: int, total: int, floor: float) -> float:
     The formula is 0 at the end, where nothing could be learnt any more; hence the floor.
     """
     return max(floor, 0.5 * (1 + math.cos(math.pi * min(step / total, 1.0))))
+
+
+def mean_states(states: Tensor, mask: Tensor) -> Tensor:
+    """What a value is read from, the mean over each prompt's words: (B, L, D), (B, L) to (B, D)."""
+    weight = mask[..., None].to(states.dtype)
+    return (states * weight).sum(1) / weight.sum(1)
 
 
 def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:

@@ -140,13 +140,9 @@ class System1(TextModel):
                     return cls(*load_published("pretrain.system1.model.checkpoint", params.checkpoint))
 
 
-def mean_states(states: Tensor, mask: Tensor) -> Tensor:
-    """What a value or difficulty is read from, the mean over each prompt's words: (B, L, D), (B, L) to (B, D)."""
-    weight = mask[..., None].to(states.dtype)
-    return (states * weight).sum(1) / weight.sum(1)
-
-
 def _mean(states: Tensor, mask: Tensor) -> NDArray[np.float64]:
-    """:func:`mean_states` as numbers (B, D)."""
-    found: NDArray[np.float64] = mean_states(states, mask).float().cpu().numpy().astype(np.float64)
+    """Mean over the words of each prompt: (B, L, D), (B, L) to (B, D)."""
+    weight = mask[..., None].to(states.dtype)
+    mean = (states * weight).sum(1) / weight.sum(1)
+    found: NDArray[np.float64] = mean.float().cpu().numpy().astype(np.float64)
     return found

@@ -12,7 +12,7 @@ import pytest
 
 from dualmind.data.validation import open_validated
 from dualmind.learning.channels import ChannelParams
-from dualmind.learning.cotrain_state import CotrainParams
+from dualmind.learning.cotrain_state import CotrainParams, TickParams
 from dualmind.learning.irl import IrlParams
 from dualmind.learning.steps import ClockParams
 from dualmind.models.checkpoint import Checkpoint
@@ -20,15 +20,16 @@ from dualmind.storage import md5_file, md5_folder
 from stages.cotrain import UNFINISHED, cotrain
 from tests.learning.play import ACTING
 from tests.learning.test_ppo import PARAMS as PPO
-from tests.stages.test_pretrain import CLONING, PARAMS, RUN, SYSTEM2
+from tests.stages.test_pretrain import PARAMS, RUN, SYSTEM2
 
-TICK = CLONING.model_copy(update={"steps": 1, "warmup_steps": 2})
+TICK = TickParams(steps=1, batch_size=16, rate=1.0)
 COTRAIN = CotrainParams(
     rounds=3, imitation_rounds=1, games=6, teacher="searcher", won_only=False,
     acting=ACTING.model_copy(update={"max_steps": 12}), channels=ChannelParams(confidence=0.5, capacity=200),
     clocks=ClockParams(system1=20, system2=50, reward=60), rehearsal=8, system1=TICK, system2=TICK,
     ppo=PPO.model_copy(update={"kl": 0.25, "epochs": 1}), irl=IrlParams(ridge=0.1, drift_alarm=0.01),
-    dense_scale=0.1, demonstrated_games=4, evaluation_games=3,
+    dense_scale=0.1, demonstrated_games=4, judged_games=3, judged_questions=10,
+    may_lose=0.0,
 )  # fmt: skip
 
 
@@ -47,6 +48,7 @@ def run(root: Path, out: Path, params: CotrainParams = COTRAIN) -> dict[str, obj
             for name in ("household", "reasoning")
         },
         open_validated(Path("artifacts/validate/household/problems.json")),
+        None,
         out,
     )
     found: dict[str, object] = json.loads((out / "metrics.json").read_text())

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dualmind.data.suites import SuiteParams
 from dualmind.errors import ParamsError
+from dualmind.learning.cotrain_state import CotrainParams
 from flows.audit import AuditParams
 from flows.serve import ServeParams
 from stages.calibrate import CalibrateParams
@@ -16,6 +17,7 @@ from stages.prepare import HouseholdParams, PrepareParams, ReasoningParams
 from stages.pretrain import System1Params, System2Params
 from stages.recalibrate import RecalibrateParams
 from stages.release import ReleaseParams
+from stages.reward import RewardParams
 from tasks.calibration import CalibrationParams
 from tasks.stage import FlowParams
 
@@ -30,6 +32,8 @@ SECTIONS: list[tuple[Any, str]] = [
     (SuiteParams, "validate.reasoning"),
     (System1Params, "pretrain.system1"),
     (System2Params, "pretrain.system2"),
+    (RewardParams, "reward"),
+    (CotrainParams, "cotrain"),
     (CalibrateParams, "calibrate"),
     (EvaluateParams, "evaluate"),
     (RecalibrateParams, "recalibrate"),
