@@ -17,6 +17,7 @@ from dualmind.domains.household.domain import MAX_STEPS
 from dualmind.domains.household.game import Game
 from dualmind.domains.household.progress import FEATURES
 from dualmind.evaluation.answering import share_right
+from dualmind.evaluation.choosing import share_chosen
 from dualmind.evaluation.playing import Mode, play
 from dualmind.learning.channels import Channel
 from dualmind.learning.cloning import Lessons
@@ -35,7 +36,6 @@ from stages.pretrain import DOMAINS, PretrainParams, System1Params, System2Param
 
 Source = Literal["input", "cotrained"]
 CHANNELS: tuple[Channel, ...] = ("system1", "system2")
-_BATCH = 128
 UNFINISHED = ".unfinished"  # where a run that was broken off waits to be taken up again
 
 
@@ -212,16 +212,7 @@ class _Judging:
                 "reasoning": answers,
                 **played,
             }
-        rows = self._rows["household"]
-        right = [
-            thought.answer == row.target
-            for start in range(0, len(rows), _BATCH)
-            for own in [rows[start : start + _BATCH]]
-            for thought, row in zip(
-                system.choose([r.prompt for r in own], [r.candidates for r in own]), own, strict=True
-            )
-        ]
-        return {"household": float(np.mean(right)), "reasoning": answers}
+        return {"household": share_chosen(system, self._rows["household"]), "reasoning": answers}
 
     def _play(self, system: System1) -> dict[str, float]:
         found = {}

@@ -1,6 +1,7 @@
 """Two rewards: a dense one for households, told from demonstrations, and one for each step of a chain of thought."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -87,7 +88,7 @@ def reward(
             "problems": problems["household"].md5,
         },
     )
-    write_json(out / "step.json", {} if step is None else step.to_dict())
+    write_json(out / "step.json", asdict(step) if isinstance(step, Skipped) else step.to_dict())
     write_json(out / "metrics.json", {**household, "step": judged})
     return found
 
@@ -110,7 +111,7 @@ def _household(
 
 def _steps(
     params: StepRewardParams, run: RunParams, checkpoint: Checkpoint, problems: ValidatedDataset
-) -> tuple[StepReward | None, dict[str, Any]]:
+) -> tuple[StepReward | Skipped, dict[str, Any]]:
     """The reward of steps, and how well it tells right from wrong ones of questions that it has not seen.
 
     Beside it stands the log-probability that System 2 gives the step: what choosing by likelihood alone would tell.
@@ -119,7 +120,7 @@ def _steps(
     learnt = checked_steps(system2, params, problems, "train", params.questions, run.seed)
     found = fit(system2, checkpoint.digest, learnt, params.ridge)
     if isinstance(found, Skipped):
-        return None, {"skipped": found.reason}
+        return found, {"skipped": found.reason}
     judged = checked_steps(system2, params, problems, "valid_train", params.judged_questions, run.seed)
     return found, {"learnt_steps": len(learnt), **judge_steps(found, system2, judged)}
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, TypeAdapter, ValidationError
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -83,20 +83,25 @@ class StepReward:
         return {"weights": self.weights.tolist(), "bias": self.bias, "digest": self.digest}
 
     @classmethod
-    def load(cls, path: Path, digest: str | None = None) -> "StepReward":
+    def load(cls, path: Path, digest: str | None = None) -> "StepReward | Skipped":
         """Read what :meth:`to_dict` gave.
 
         Args:
             path: the file.
             digest: of the System 2 that it is to be used with; None where that is not asked.
 
+        Returns:
+            The reward, or the reason why there was none to write.
+
         Raises:
             LearningError: the file is missing or damaged, or belongs to another System 2.
         """
         try:
-            found = _File.model_validate_json(path.read_bytes())
+            found = _FILE.validate_json(path.read_bytes())
         except (OSError, ValidationError) as error:
             raise LearningError(f"{path} holds no step reward ({error}); run `dvc repro reward`") from error
+        if isinstance(found, Skipped):
+            return found
         if digest is not None and found.digest != digest:
             raise LearningError(
                 f"{path} was fitted to System 2 {found.digest[:12]}, not to {digest[:12]}: its states mean something "
@@ -111,6 +116,9 @@ class _File(BaseModel):
     weights: list[float]
     bias: float
     digest: str
+
+
+_FILE: TypeAdapter[_File | Skipped] = TypeAdapter(_File | Skipped)
 
 
 def checked_steps(
@@ -185,6 +193,8 @@ def judge_steps(reward: StepReward, system2: System2, steps: Sequence[CheckedSte
     of ordering them by what System 2 itself thinks of the step.
     """
     prompts, chains = [own.prompt for own in steps], [own.steps for own in steps]
+    if not steps:
+        return {"steps": 0, "right": None, "accuracy": None, "auc": None, "auc_log_probability": None}
     right = np.array([own.right for own in steps], dtype=bool)
     known = bool(right.any() and not right.all())
     scores = reward.score(system2, prompts, chains)

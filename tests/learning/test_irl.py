@@ -1,4 +1,5 @@
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ import scipy.stats
 from dualmind.domains.household.progress import FEATURES, features
 from dualmind.errors import LearningError
 from dualmind.learning.acting import act, searcher
-from dualmind.learning.irl import IrlParams, Mdp, RewardWeights, drift, fit_known, fit_sampled
+from dualmind.learning.irl import IrlParams, Mdp, RewardWeights, drift, fit_known, fit_sampled, read_weights
 from dualmind.learning.skipped import Skipped
 from dualmind.learning.steps import StepCounter
 from tests.learning.demonstrations import small_system1
@@ -140,3 +141,19 @@ def test_what_tells_no_reward_is_said() -> None:
         fit_sampled(("a", "b"), same, np.empty((0, 2)), PARAMS)
     with pytest.raises(LearningError, match="feature 'b' is no number"):
         fit_sampled(("a", "b"), same, np.array([[0.0, np.nan]]), PARAMS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        '{"features": ["a"], "standardised": [1, 2], "scale": [1]}',
+        '{"features": ["a"], "standardised": ["x"], "scale": [1]}',
+        '{"features": ["a"], "standardised": [NaN], "scale": [1]}',
+    ],
+)
+def test_a_damaged_file_of_a_reward_is_refused_with_the_remedy(tmp_path: Path, text: str) -> None:
+    (tmp_path / "weights.json").write_text(text)
+    with pytest.raises(LearningError, match="run `dvc repro reward`"):
+        read_weights(tmp_path / "weights.json")

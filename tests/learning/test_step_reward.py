@@ -1,4 +1,4 @@
-"""The reward of steps on a real, small System 2: its readings are those of writing itself, and it learns what is right."""
+"""The reward of steps on a real, small System 2: it reads what writing computes, and learns what is right."""
 
 from pathlib import Path
 
@@ -39,33 +39,26 @@ def checked() -> list[CheckedSteps]:
     return found
 
 
-def test_readings_hold_the_log_probability_that_writing_gives_and_do_not_depend_on_the_neighbours(
-    system2: System2,
-) -> None:
-    """Writing is the independent reference: greedy text, word by word, with a cache."""
-    for prompt in PROMPTS[:3]:
-        ((written,),) = system2.write([prompt], max_words=6, prefix="#1 red #2")
-        steps = ("red", " ".join(system2.text(written).split()[3:]) or "red")
-        given = write_output(steps, "").removesuffix("=").strip()
-        alone = readings(system2, [prompt], [steps])
-        beside = readings(system2, [prompt, *PROMPTS[3:6]], [steps, *(q.steps for q in QUESTIONS[3:6])])
-        np.testing.assert_allclose(alone[0], beside[0], atol=1e-4)
-        ids = system2.command_ids([given])[0]
-        last = len(system2.command_ids([f"#2 {steps[1]}"])[0])
-        expected = 0.0
-        for index in range(len(ids) - last, len(ids)):
-            prefix = system2.tokenizer.decode(list(ids[:index]))
-            ((one,),) = system2.write([prompt], max_words=index + 1, prefix=prefix)
-            if one.ids[index] != ids[index]:
-                break  # not what it would have written: greedy writing cannot tell its probability
-        else:
-            ((whole,),) = system2.write(
-                [prompt], max_words=len(ids), prefix=system2.tokenizer.decode(list(ids[:-last]))
-            )
-            expected = whole.log_probability if not whole.complete else np.nan
-            if np.isfinite(expected):
-                assert alone[0, -3] == pytest.approx(expected, abs=1e-3)
-    assert readings(system2, PROMPTS[:1], [("red",)])[0, -1] == 1.0
+@torch.inference_mode()
+def test_readings_are_those_of_each_chain_alone_word_by_word(system2: System2) -> None:
+    """In a batch of several lengths, against transformers' own loss of one text without padding."""
+    beside = readings(system2, PROMPTS[:8], [question.steps for question in QUESTIONS[:8]])
+    for row, prompt, question in zip(beside, PROMPTS, QUESTIONS, strict=False):
+        inputs = torch.tensor(np.stack(system2.prompt_ids([prompt])))
+        losses = []
+        for steps, more in (
+            (question.steps[:-1], ""),
+            (question.steps[:-1], f" #{question.hops}"),
+            (question.steps, ""),
+        ):
+            text = write_output(steps, "").removesuffix("=").strip() + more
+            labels = torch.tensor([system2.command_ids([text.strip()])[0]], dtype=torch.long).reshape(1, -1)
+            loss = system2.model(input_ids=inputs, attention_mask=inputs * 0 + 1, labels=labels).loss
+            losses.append(float(loss) * labels.shape[1] if labels.shape[1] else 0.0)
+        before, number, whole = losses
+        assert row[-3] == pytest.approx(before - whole, abs=1e-3)
+        assert row[-2] == pytest.approx(min(before - number, number - whole), abs=1e-3)  # values of keys are one word
+        assert row[-1] == question.hops
 
 
 def test_a_head_tells_right_steps_from_wrong_ones_and_survives_its_file(system2: System2, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from dualmind.learning.irl import IrlParams
 from dualmind.learning.steps import ClockParams
 from dualmind.models.checkpoint import Checkpoint
 from dualmind.storage import md5_file, md5_folder
-from stages.cotrain import UNFINISHED, cotrain
+from stages.cotrain import UNFINISHED, choose, cotrain
 from tests.learning.play import ACTING
 from tests.learning.test_ppo import PARAMS as PPO
 from tests.stages.test_pretrain import PARAMS, RUN, SYSTEM2
@@ -160,6 +160,22 @@ def test_what_another_run_left_is_not_taken_up(pair: Path, tmp_path: Path, monke
     assert isinstance(curve, list)
     assert len(curve) == 1
     assert not (tmp_path / "out" / UNFINISHED).exists()
+
+
+@pytest.mark.parametrize(
+    ("household", "reasoning", "wanted"),
+    [
+        (0.9, 0.6, "cotrained"),  # as good as before
+        (0.95, 0.595, "cotrained"),  # a gain that costs less than may_lose
+        (0.95, 0.58, "input"),  # a gain that costs more
+        (0.89, 0.6, "input"),
+        (0.9, 0.599, "input"),  # nothing was won for it
+        (0.0, 1.0, "input"),
+    ],
+)
+def test_what_got_worse_is_not_handed_on(household: float, reasoning: float, wanted: str) -> None:
+    before = {"household": 0.9, "reasoning": 0.6}
+    assert choose(before, {"household": household, "reasoning": reasoning}, 0.01) == wanted
 
 
 def _broken(_: object) -> None:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dualmind.data.suites import SuiteParams
 from dualmind.errors import ParamsError
 from dualmind.learning.cotrain_state import CotrainParams
+from dualmind.learning.phases import PhaseParams
 from flows.audit import AuditParams
 from flows.serve import ServeParams
 from stages.calibrate import CalibrateParams
@@ -34,6 +35,9 @@ SECTIONS: list[tuple[Any, str]] = [
     (System2Params, "pretrain.system2"),
     (RewardParams, "reward"),
     (CotrainParams, "cotrain"),
+    (PhaseParams, "curriculum.step"),
+    (PhaseParams, "curriculum.coherence"),
+    (PhaseParams, "curriculum.chain"),
     (CalibrateParams, "calibrate"),
     (EvaluateParams, "evaluate"),
     (RecalibrateParams, "recalibrate"),
