@@ -27,6 +27,7 @@ class ActingParams(BaseModel):
 
     mode: Mode  # sampled play sees more; greedy play repeats itself
     teacher_share: Annotated[float, Field(ge=0, le=1)]  # of commands that the teacher gives in System 1's place
+    break_loops: bool  # the teacher, where one is asked, steps in as soon as a command is about to be given again
     batch_size: PositiveInt  # games open at a time
     max_steps: PositiveInt  # commands after which a game is lost
 
@@ -125,6 +126,7 @@ class _Record:
     ) -> None:
         self._model, self._games, self._teacher, self._features = model, games, teacher, features
         self._share, self._pick = params.teacher_share, chooser(params.mode)
+        self._break_loops = params.break_loops
         # a game's luck does not depend on how long its neighbours last
         self._luck = rng.random((len(games), params.max_steps, 2))  # (games, steps, 2)
         self.moments: list[list[Moment]] = [[] for _ in games]
@@ -142,7 +144,8 @@ class _Record:
     def _decide(self, turn: Turn, score: torch.Tensor, advice: Advice | None) -> str:
         own, teachers = self._luck[turn.index, len(turn.tried)]
         chosen = self._pick(score, own)
-        if advice is not None and teachers < self._share:
+        looping = self._break_loops and turn.candidates[chosen] in turn.tried
+        if advice is not None and (looping or teachers < self._share):
             chosen = turn.candidates.index(advice.target)
         features = None
         if self._features is not None:

@@ -16,7 +16,7 @@ from tests.learning.test_cloning import PARAMS
 
 GAMES = generate_games({"train": 24}, seed=21)  # those of the demonstrations
 PRIOR = LocationPrior.learn(GAMES)
-ACTING = ActingParams(mode="sampled", teacher_share=0.0, batch_size=64, max_steps=20)
+ACTING = ActingParams(mode="sampled", teacher_share=0.0, break_loops=False, batch_size=64, max_steps=20)
 
 
 def lessons_for(system: TextModel) -> MakeLessons:
