@@ -40,6 +40,25 @@ def test_where_the_teacher_has_all_of_the_play_it_wins_and_its_advice_is_what_wa
             assert moment.candidates[moment.chosen] == moment.advice.target == shown[moment.prompt]
 
 
+def test_a_teacher_that_breaks_loops_steps_in_where_a_command_would_be_given_again_and_nowhere_else() -> None:
+    params = ACTING.model_copy(update={"mode": "greedy", "break_loops": True, "max_steps": 50})
+    played = act(cloned(5), GAMES[:6], params, StepCounter(), np.random.default_rng(0), teacher=searcher(PRIOR))
+    helped = 0
+    for own in played:
+        given: list[str] = []
+        for moment in own.moments:
+            again = moment.candidates[moment.best] in given
+            assert moment.advice is not None
+            wanted = moment.advice.target if again else moment.candidates[moment.best]
+            assert moment.candidates[moment.chosen] == wanted
+            given.append(wanted)
+            helped += again
+    assert helped
+    alone = act(cloned(5), GAMES[:6], params.model_copy(update={"break_loops": False}), StepCounter(),
+                np.random.default_rng(0), teacher=searcher(PRIOR))  # fmt: skip
+    assert sum(own.outcome.steps for own in played) < sum(own.outcome.steps for own in alone)
+
+
 def test_features_are_noted_before_each_decision_and_at_the_end() -> None:
     def tries(_: Goal, belief: Belief) -> np.ndarray:
         return np.array([float(len(belief.tried))])

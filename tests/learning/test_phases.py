@@ -5,11 +5,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dualmind.data.decisions import DecisionRow
 from dualmind.domains.reasoning.domain import as_prompt
 from dualmind.domains.reasoning.families import FAMILIES
 from dualmind.domains.reasoning.generate import Mix, generate_questions
 from dualmind.domains.reasoning.question import write_output
-from dualmind.learning.phases import PhaseParams, fitting, judge, practise, reward_of
+from dualmind.learning import phases
+from dualmind.learning.cloning import Lessons
+from dualmind.learning.phases import PhaseParams, Said, fitting, judge, practise, reward_of
 from dualmind.learning.skipped import Skipped
 from dualmind.models.system2 import System2
 from tests.learning.demonstrations import demonstrations
@@ -58,23 +61,55 @@ def test_any_text_has_a_reward_in_0_to_1_and_the_phases_grow_stricter(text: str)
     assert 1 >= step >= coherence >= chain >= 0
 
 
-def test_practice_learns_from_good_chains_only_and_is_the_same_again() -> None:
+def system2_and_rows() -> tuple[System2, list[DecisionRow]]:
     torch.set_num_threads(1)
-    rows = demonstrations()[:8]
+    rows = list(demonstrations()[:8])
     texts = [as_prompt(q.text) for q in QUESTIONS] + [q.rationale for q in QUESTIONS]
     texts += [text for row in rows for text in (row.prompt, row.rationale, *row.candidates)] + ["| plan :"]
+    return System2.build(REASONER, texts, 0), rows
+
+
+def test_a_beginner_without_a_good_chain_learns_nothing_and_it_is_said() -> None:
+    system2, rows = system2_and_rows()
     easy = fitting(QUESTIONS, PHASE)
     assert {question.hops for question in easy} == {1, 2}
+    before = {name: value.clone() for name, value in system2.model.state_dict().items()}
+    assert judge(system2, "chain", easy) < 0.5
+    skipped = practise(system2, "chain", PHASE, PARAMS, easy, rows, 0)
+    assert isinstance(skipped, Skipped)
+    assert f"none of {len(easy)} questions got a chain of reward 1.0" in skipped.reason
+    assert "lower curriculum.chain.good_enough" in skipped.reason
+    assert all(torch.equal(value, before[name]) for name, value in system2.model.state_dict().items())
+
+
+def test_practice_learns_the_best_chain_of_each_question_where_it_is_good_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    easy = fitting(QUESTIONS, PHASE)[:6]
+
+    def written(*_: object) -> list[list[Said]]:
+        """Of each question a wrong chain and, of every second one, the right one too."""
+        return [
+            [Said(q, t, reward_of("chain", q, t)) for t in ("#1 nowhere = nowhere", *([q.rationale] if i % 2 else []))]
+            for i, q in enumerate(easy)
+        ]
+
+    monkeypatch.setattr(phases, "_write", written)
+    learnt: list[set[str]] = []
+    lessons = phases._lessons
+
+    def noted(system2: System2, good: list[Said], rehearsed: list[DecisionRow]) -> Lessons:
+        learnt.append({said.text for said in good})
+        return lessons(system2, good, rehearsed)
+
+    monkeypatch.setattr(phases, "_lessons", noted)
     found = []
     for _ in range(2):
-        system2 = System2.build(REASONER, texts, 0)
-        before = {name: value.clone() for name, value in system2.model.state_dict().items()}
-        assert judge(system2, "chain", easy) < 0.5
-        skipped = practise(system2, "chain", PHASE, PARAMS, easy, rows, 0)
-        assert isinstance(skipped, Skipped)
-        assert "lower curriculum.chain.good_enough" in skipped.reason
-        assert all(torch.equal(value, before[name]) for name, value in system2.model.state_dict().items())
-        tiny = PHASE.model_copy(update={"good_enough": 1e-9, "copies": 1})
-        done = practise(system2, "step", tiny, PARAMS, easy, rows, 0)
-        found.append((done, {name: value.sum().item() for name, value in system2.model.state_dict().items()}))
+        system2, rows = system2_and_rows()
+        done = practise(system2, "chain", PHASE, PARAMS, easy, rows, 0)
+        assert not isinstance(done, Skipped)
+        assert done["learnt_chains"] == 3
+        assert done["reward"] == pytest.approx(3 / 9)
+        found.append({name: float(value.sum()) for name, value in system2.model.state_dict().items()})
     assert found[0] == found[1]
+    assert learnt[0] == {question.rationale for question in easy[1::2]}
