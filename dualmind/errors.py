@@ -10,6 +10,7 @@
     │   └── ReceiptMismatch    bytes other than those that were validated
     ├── CheckpointError        a checkpoint that is incomplete, unsafe or of other shapes
     ├── ConsolidationError     a Fisher information or a replay buffer that does not fit the model or the batch
+    ├── LearningError          rewards that are no numbers, or a run that cannot be taken up again
     ├── DistillationError      a teacher and a student that do not speak one language
     ├── GateError              a gate that cannot be fitted, is damaged or belongs to other weights
     ├── RequestError           a request that an agent cannot take
@@ -70,6 +71,10 @@ class CheckpointError(DualmindError):
 
 class ConsolidationError(DualmindError):
     """A Fisher information or a replay buffer does not fit the model or the batch."""
+
+
+class LearningError(DualmindError):
+    """Rewards are no numbers, a policy diverged, or a broken-off run cannot be taken up again."""
 
 
 class DistillationError(DualmindError):

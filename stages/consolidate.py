@@ -28,7 +28,7 @@ from dualmind.storage import write_json, write_text
 from stages.params import RunParams, load_params
 from stages.pretrain import DOMAINS, PretrainParams, judge_system, load_system_params, written
 
-SOURCE = Path("artifacts/pretrain")  # folder of the stage whose systems are consolidated; dvc.yaml names it too
+SOURCE = Path("artifacts/curriculum/chain")  # whose systems are consolidated; dvc.yaml names it too
 Rows = Mapping[str, list[DecisionRow]]  # of each task of the stream
 
 

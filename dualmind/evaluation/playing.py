@@ -61,7 +61,7 @@ def play(
 def _chooser_of(
     model: CommandModel, mode: Mode, luck: "np.ndarray[tuple[int, int], np.dtype[np.float64]]"
 ) -> Callable[[list[Turn]], list[str]]:
-    pick = _chooser(mode)
+    pick = chooser(mode)
 
     def choose(turns: list[Turn]) -> list[str]:
         scores = model.score([turn.prompt for turn in turns], [turn.candidates for turn in turns])
@@ -73,7 +73,8 @@ def _chooser_of(
     return choose
 
 
-def _chooser(mode: Mode) -> Callable[[torch.Tensor, float], int]:
+def chooser(mode: Mode) -> Callable[[torch.Tensor, float], int]:
+    """Index of the command to give, from log-probabilities (num_candidates,) and a uniform number in [0, 1)."""
     match mode:
         case "greedy":
             return lambda score, _: int(score.argmax())

@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dualmind.data.suites import SuiteParams
 from dualmind.errors import ParamsError
+from dualmind.learning.cotrain_state import CotrainParams
+from dualmind.learning.phases import PhaseParams
 from flows.audit import AuditParams
 from flows.serve import ServeParams
 from stages.calibrate import CalibrateParams
@@ -19,6 +21,7 @@ from stages.prepare import HouseholdParams, PrepareParams, ReasoningParams
 from stages.pretrain import DataParams, System1Params, System2Params
 from stages.recalibrate import RecalibrateParams
 from stages.release import ReleaseParams
+from stages.reward import RewardParams
 from tasks.calibration import CalibrationParams
 from tasks.stage import FlowParams
 
@@ -34,6 +37,11 @@ SECTIONS: list[tuple[Any, str]] = [
     (DataParams, "pretrain.data"),
     (System1Params, "pretrain.system1"),
     (System2Params, "pretrain.system2"),
+    (RewardParams, "reward"),
+    (CotrainParams, "cotrain"),
+    (PhaseParams, "curriculum.step"),
+    (PhaseParams, "curriculum.coherence"),
+    (PhaseParams, "curriculum.chain"),
     (ConsolidateParams, "consolidate.system1"),
     (ConsolidateParams, "consolidate.system2"),
     (DistillParams, "distill"),
