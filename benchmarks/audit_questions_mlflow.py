@@ -4,9 +4,9 @@ python audit_questions_mlflow.py STORY.json ANSWERS.json
 
 All that MLflow has a place for is logged: a run for each release with its params, its data sets and their digests as
 inputs, the git commit, the digests of weights and parents as tags, weights, receipt and threshold as artifacts; a
-registered model with a version for each release; its versioning by git for uncommitted code; what serves as its alias, with who, when and why as tags of the
-version, written at each change. Then each question is asked through its client, and its answers are compared with any
-digest that was logged, by us where MLflow does not do it.
+registered model with a version for each release; the tree with uncommitted code by its versioning with git; what serves
+as its alias, with who, when and why as tags of the version, written at each change. Then each question is asked through
+its client, and its answers are compared with any digest that was logged, by us where MLflow does not do it.
 """
 
 import contextlib
