@@ -11,7 +11,7 @@ from stages.validate import validate
 from tests.stages.test_prepare import PREPARE, REASONING, household
 from tests.stages.test_pretrain import CLONING, PARAMS, RUN, SUITES, SYSTEM2
 
-SMALLER_ONE = CompressSystem1Params(max_judged=20, tolerance=0.5)
+SMALLER_ONE = CompressSystem1Params(max_judged=1000, tolerance=0.5)
 SMALLER_TWO = CompressSystem2Params(
     max_judged=20, tolerance=0.9, keep_experts=2, sparsity=0.5, recovery=CLONING.model_copy(update={"steps": 4})
 )
