@@ -150,7 +150,9 @@ def _finish(
 ) -> dict[Channel, Checkpoint]:
     """Judge the pair beside the one that came in, on what neither learnt from, and hand on the better of each."""
     state = read_state(folder)
-    counter, judged, found = StepCounter(state.spent), {}, {}
+    counter = StepCounter(state.spent)
+    judged: dict[str, dict[str, Any]] = {}
+    found: dict[Channel, Checkpoint] = {}
     for name in CHANNELS:
         shares = {
             source: judging.of(name, path)

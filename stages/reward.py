@@ -74,7 +74,8 @@ def reward(
         LearningError: all games look alike, so no reward can be told.
     """
     torch.set_num_threads(run.threads)
-    found, household = _household(params, run, checkpoints["system1"], problems["household"])
+    games, held = (_games(problems["household"], split) for split in ("train", "valid_train"))
+    found, household = tell_household(params, run.seed, System1.load(checkpoints["system1"].path), games, held)
     system2 = checkpoints["system2"]
     step, judged = _steps(params.step, run, system2, problems["reasoning"])
     write_json(
@@ -93,19 +94,30 @@ def reward(
     return found
 
 
-def _household(
-    params: RewardParams, run: RunParams, checkpoint: Checkpoint, problems: ValidatedDataset
+def tell_household(
+    params: RewardParams, seed: int, system1: System1, games: Sequence[Game], held: Sequence[Game]
 ) -> tuple[RewardWeights, dict[str, Any]]:
-    games = _games(problems, "train")
-    play = _Plays(params, System1.load(checkpoint.path), LocationPrior.learn(games), run.seed)
+    """The reward of households, and how well it ranks games that it was not told from.
+
+    Args:
+        params: how.
+        seed: of the play.
+        system1: plays beside the expert and chance.
+        games: of train, in the order in which they are taken.
+        held: on which it is judged, likewise.
+
+    Raises:
+        LearningError: all games look alike, so no reward can be told.
+    """
+    play = _Plays(params, system1, LocationPrior.learn(games), seed)
     shown = [own for own in play.expert(games[: params.demonstrated_games], "demonstration") if own.outcome.success]
     half = games[: max(1, params.sampled_games // 2)]
     drawn = [*play.system1(half, "rollout"), *play.random(half, "rollout")]
     found = fit_sampled(FEATURES, _matrix(shown), _matrix(drawn), params.irl)
     if isinstance(found, Skipped):
         raise LearningError(f"{found.reason}; raise reward.acting.max_steps or reward.sampled_games")
-    held = _games(problems, "valid_train")[: params.judged_games]
-    judged = [part for kind in (play.expert, play.system1, play.random) for part in kind(held, "evaluation")]
+    kinds = (play.expert, play.system1, play.random)
+    judged = [part for kind in kinds for part in kind(held[: params.judged_games], "evaluation")]
     return found, _metrics(params, found, judged, play.counter)
 
 

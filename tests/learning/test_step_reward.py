@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from transformers.modeling_outputs import BaseModelOutput
 
 from dualmind.domains.reasoning.domain import as_prompt
 from dualmind.domains.reasoning.families import FAMILIES
@@ -45,6 +46,8 @@ def test_readings_are_those_of_each_chain_alone_word_by_word(system2: System2) -
     beside = readings(system2, PROMPTS[:8], [question.steps for question in QUESTIONS[:8]])
     for row, prompt, question in zip(beside, PROMPTS, QUESTIONS, strict=False):
         inputs = torch.tensor(np.stack(system2.prompt_ids([prompt])))
+        thought = system2.model.encoder.think(inputs, inputs * 0 + 1)
+        memory = BaseModelOutput(last_hidden_state=thought.memory)
         losses = []
         for steps, more in (
             (question.steps[:-1], ""),
@@ -53,7 +56,7 @@ def test_readings_are_those_of_each_chain_alone_word_by_word(system2: System2) -
         ):
             text = write_output(steps, "").removesuffix("=").strip() + more
             labels = torch.tensor([system2.command_ids([text.strip()])[0]], dtype=torch.long).reshape(1, -1)
-            loss = system2.model(input_ids=inputs, attention_mask=inputs * 0 + 1, labels=labels).loss
+            loss = system2.model(encoder_outputs=memory, attention_mask=inputs * 0 + 1, labels=labels).loss
             losses.append(float(loss) * labels.shape[1] if labels.shape[1] else 0.0)
         before, number, whole = losses
         assert row[-3] == pytest.approx(before - whole, abs=1e-3)
