@@ -1,6 +1,6 @@
 """Two rewards: a dense one for households, told from demonstrations, and one for each step of a chain of thought."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,18 +17,20 @@ from dualmind.domains.household.domain import MAX_STEPS
 from dualmind.domains.household.expert import LocationPrior
 from dualmind.domains.household.game import Game
 from dualmind.domains.household.progress import FEATURES, features
+from dualmind.domains.reasoning.question import Question
 from dualmind.errors import LearningError
 from dualmind.evaluation.playing import CommandModel
 from dualmind.learning.acting import ActingParams, Played, act, searcher
 from dualmind.learning.irl import IrlParams, RewardWeights, fit_sampled
 from dualmind.learning.skipped import Skipped
-from dualmind.learning.step_reward import StepReward, StepRewardParams, checked_steps, fit, judge_steps
+from dualmind.learning.step_reward import StepReward, StepRewardParams, checked_steps, fit, judge_steps, questions_of
 from dualmind.learning.steps import Purpose, StepCounter
 from dualmind.models.checkpoint import Checkpoint
 from dualmind.models.system1 import System1
 from dualmind.models.system2 import System2
 from dualmind.storage import write_json
 from stages.params import RunParams, load_params
+from stages.pretrain import DataParams
 
 
 class RewardParams(BaseModel):
@@ -59,6 +61,7 @@ def reward(
     checkpoints: Mapping[str, Checkpoint],
     problems: Mapping[str, ValidatedDataset],
     out: Path,
+    held_back: Collection[str] = (),
 ) -> RewardWeights:
     """Write ``weights.json``, ``step.json`` and ``metrics.json`` to ``out``.
 
@@ -68,6 +71,7 @@ def reward(
         checkpoints: system1 plays what demonstrations are told apart from; system2 writes steps that are checked.
         problems: of each domain.
         out: the folder.
+        held_back: kinds of questions that are taught later.
 
     Raises:
         ReceiptMismatch: the data changed since they were validated.
@@ -77,7 +81,12 @@ def reward(
     games, held = (_games(problems["household"], split) for split in ("train", "valid_train"))
     found, household = tell_household(params, run.seed, System1.load(checkpoints["system1"].path), games, held)
     system2 = checkpoints["system2"]
-    step, judged = _steps(params.step, run, system2, problems["reasoning"])
+    step, judged = _steps(
+        params.step,
+        run,
+        system2,
+        *(questions_of(problems["reasoning"], split, held_back) for split in ("train", "valid_train")),
+    )
     write_json(
         out / "weights.json",
         {
@@ -122,18 +131,22 @@ def tell_household(
 
 
 def _steps(
-    params: StepRewardParams, run: RunParams, checkpoint: Checkpoint, problems: ValidatedDataset
+    params: StepRewardParams,
+    run: RunParams,
+    checkpoint: Checkpoint,
+    train: Sequence[Question],
+    held: Sequence[Question],
 ) -> tuple[StepReward | Skipped, dict[str, Any]]:
     """The reward of steps, and how well it tells right from wrong ones of questions that it has not seen.
 
     Beside it stands the log-probability that System 2 gives the step: what choosing by likelihood alone would tell.
     """
     system2 = System2.load(checkpoint.path)
-    learnt = checked_steps(system2, params, problems, "train", params.questions, run.seed)
+    learnt = checked_steps(system2, params, train[: params.questions], run.seed)
     found = fit(system2, checkpoint.digest, learnt, params.ridge)
     if isinstance(found, Skipped):
         return found, {"skipped": found.reason}
-    judged = checked_steps(system2, params, problems, "valid_train", params.judged_questions, run.seed)
+    judged = checked_steps(system2, params, held[: params.judged_questions], run.seed + 1)
     return found, {"learnt_steps": len(learnt), **judge_steps(found, system2, judged)}
 
 
@@ -198,6 +211,7 @@ def main() -> None:
         {name: Checkpoint.open(Path("artifacts/pretrain") / name) for name in ("system1", "system2")},
         {name: open_validated(Path(f"artifacts/validate/{name}/problems.json")) for name in ("household", "reasoning")},
         Path("artifacts/reward"),
+        load_params(DataParams, "pretrain.data").held_back,
     )
 
 
