@@ -27,7 +27,7 @@ def test_a_student_names_its_teacher_and_is_the_same_bytes_again(tmp_path: Path)
     assert first.meta.parents["system2"] == teacher.digest
     assert first.meta.parents["system1"] == student.digest
     found = json.loads((tmp_path / "a.json").read_text())
-    assert 0 < found["taught"] <= found["offered"] == 120
+    assert 0 < found["taught"] <= found["offered"] <= 120
     for domain in ("household", "reasoning"):
         assert set(found["before"][domain]) == set(found["after"][domain]) == {"accuracy", "agreement", "share"}
     System1.load(first.path)
