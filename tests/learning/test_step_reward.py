@@ -1,3 +1,5 @@
+import itertools
+
 """The reward of steps on a real, small System 2: it reads what writing computes, and learns what is right."""
 
 from pathlib import Path
