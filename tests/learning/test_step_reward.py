@@ -1,7 +1,6 @@
-import itertools
-
 """The reward of steps on a real, small System 2: it reads what writing computes, and learns what is right."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
