@@ -78,7 +78,8 @@ def make_story(root: Path) -> dict[str, Any]:
     ]  # fmt: skip
     events.append({"time": stamp(back), "kind": "rollback", "name": "r1", "who": "Bob", "why": "too many complaints"})
     at, digest = stamp(TIME + timedelta(hours=12)), releases["r2"]["data"][DATA]
-    return {"releases": releases, "events": events, "at": at, "digest": digest}
+    dirty = str(root.parent / "dirty")
+    return {"releases": releases, "events": events, "at": at, "digest": digest, "dirty": dirty}
 
 
 def _release(root: Path, key: SigningKey, name: str, day: int) -> dict[str, Any]:

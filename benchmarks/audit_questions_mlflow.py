@@ -4,11 +4,12 @@ python audit_questions_mlflow.py STORY.json ANSWERS.json
 
 All that MLflow has a place for is logged: a run for each release with its params, its data sets and their digests as
 inputs, the git commit, the digests of weights and parents as tags, weights, receipt and threshold as artifacts; a
-registered model with a version for each release; what serves as its alias, with who, when and why as tags of the
-version, written at each change. Then each question is asked through its client, and its answers are compared with any
-digest that was logged, by us where MLflow does not do it.
+registered model with a version for each release; the tree with uncommitted code by its versioning with git; what serves
+as its alias, with who, when and why as tags of the version, written at each change. Then each question is asked through
+its client, and its answers are compared with any digest that was logged, by us where MLflow does not do it.
 """
 
+import contextlib
 import hashlib
 import json
 import sqlite3
@@ -68,7 +69,7 @@ def ask(story: Story, store: Path) -> dict[str, Any]:
         "params": first.data.params,
         "commit": first.data.tags["mlflow.source.git.commit"],
         "parents": {k.removeprefix("parent."): v for k, v in first.data.tags.items() if k.startswith("parent.")},
-        "uncommitted": [v for k, v in client.get_run(runs["r3"]).data.tags.items() if "dirty" in k or "diff" in k],
+        "uncommitted": _uncommitted(Path(story["dirty"])),
     }
     receipt = json.loads(_artifact(client, runs["r1"], "receipt").read_text())
     answers["validated"] = receipt["md5"] in answers["data"].values() and all(
@@ -86,6 +87,14 @@ def ask(story: Story, store: Path) -> dict[str, Any]:
     except mlflow.MlflowException:
         answers["record"] = True
     return answers
+
+
+def _uncommitted(tree: Path) -> list[str]:
+    """What its versioning by git keeps of a tree: the difference to the commit."""
+    with contextlib.chdir(tree), mlflow.genai.enable_git_model_versioning() as context:
+        tags = mlflow.get_logged_model(context.active_model.model_id).tags
+    lines = tags.get("mlflow.source.git.diff", "").splitlines()
+    return [line.removeprefix("+++ b/") for line in lines if line.startswith("+++ b/")]
 
 
 def _artifact(client: mlflow.MlflowClient, run: str, kind: str) -> Path:

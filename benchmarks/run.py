@@ -35,8 +35,12 @@ def main() -> int:
         print("no release r1 here (`python -m stages.release`): benchmarks.audit_speed is left out", file=sys.stderr)
     if games.exists():
         commands.append(["benchmarks.household_success", str(games)])
+        commands.append(["benchmarks.sample_efficiency", str(games), "--seeds", "3", "--budget", "30000"])
     else:
-        print(f"no real games at {games}: benchmarks.household_success is left out", file=sys.stderr)
+        print(
+            f"no real games at {games}: benchmarks.household_success and benchmarks.sample_efficiency are left out",
+            file=sys.stderr,
+        )
     failed = 0
     for command in commands:
         print(f"== {' '.join(command)}", flush=True)

@@ -37,6 +37,7 @@ from dualmind.serving.files import ReleaseFiles, Weights
 from dualmind.serving.loading import load
 from dualmind.serving.production import Production, read_state
 from dualmind.serving.server import Settings, serve
+from stages.calibrate import SOURCE
 
 NAME = "serving_load"
 TIME_LIMIT_MS, BATCH_SIZE, QUEUE = 5000.0, 32, 256
@@ -57,9 +58,10 @@ class Seen:
 
 def open_artifacts(artifacts: Path) -> ReleaseFiles:
     """The artifacts as a release without a signature."""
-    one, two = (Weights(path, Checkpoint.open(path).digest) for path in (artifacts / "pretrain").glob("system[12]"))
-    if one.path.name == "system2":
-        one, two = two, one
+    one, two = (
+        Weights(path, Checkpoint.open(path).digest)
+        for path in (artifacts / SOURCE.name / name for name in ("system1", "system2"))
+    )
     own = artifacts / "calibrate"
     return ReleaseFiles("bench", "bench", one, two, own / "gate.json", own / "threshold.json")
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -94,12 +95,12 @@ def run_server(project: Path, month: str, *, shifted: bool, port: int) -> None:
         raise PipelineError(f"nothing serves in {project}; make the project first")
     files, scorer = files_of(project), Scorer(asked_in(month, shifted=shifted))
     served = load(state, project / params.production, lambda _: files)
-    known = {name: getattr(params, name) for name in Settings.__dataclass_fields__}
-    changes = {"port": port, "audit_rate": 1.0, "poll_ms": 200.0}
-    places = {"production": project / params.production, "traffic": project / params.traffic}
+    values: dict[str, Any] = {name: getattr(params, name) for name in Settings.__dataclass_fields__}
+    values |= {"port": port, "audit_rate": 1.0, "poll_ms": 200.0}
+    values |= {"production": project / params.production, "traffic": project / params.traffic}
     begin = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
     serve(
-        Settings(**{**known, **changes, **places}),
+        Settings(**values),
         served,
         lambda _: files,
         generate_games({"valid_unseen": 1}, seed=0),

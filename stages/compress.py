@@ -174,8 +174,11 @@ def _passes(system: System2, rows: list[DecisionRow]) -> Iterator[object]:
 def main(item: str) -> None:
     """Run the stage in the current folder."""
     pretrained = load_system_params(item)
-    model = CompressSystem1Params if item == "system1" else CompressSystem2Params
-    params: CompressParams = load_params(model, f"compress.{item}")
+    params: CompressParams
+    if item == "system1":
+        params = load_params(CompressSystem1Params, f"compress.{item}")
+    else:
+        params = load_params(CompressSystem2Params, f"compress.{item}")
     decisions = {domain: open_validated(Path(f"artifacts/validate/{domain}/decisions.json")) for domain in DOMAINS}
     parent = Checkpoint.open(SOURCES[item])
     compress(params, pretrained, load_params(RunParams, "run"), parent, decisions, Path("artifacts/compress") / item)

@@ -2,7 +2,7 @@
 
 import hashlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from dualmind.data.decisions import DecisionRow, read_decisions
 from dualmind.data.problems import read_problems
 from dualmind.data.validation import ValidatedDataset, open_validated
+from dualmind.domains.base import Split
 from dualmind.domains.household.domain import MAX_STEPS
 from dualmind.domains.household.game import Game
 from dualmind.domains.household.progress import FEATURES
@@ -32,7 +33,7 @@ from dualmind.models.text_model import TextModel
 from dualmind.progress import Progress
 from dualmind.storage import dump_json, write_json
 from stages.params import RunParams, load_params
-from stages.pretrain import DOMAINS, PretrainParams, System1Params, System2Params, lessons
+from stages.pretrain import DOMAINS, DataParams, PretrainParams, System1Params, System2Params, lessons, problems_of
 
 Source = Literal["input", "cotrained"]
 CHANNELS: tuple[Channel, ...] = ("system1", "system2")
@@ -48,6 +49,7 @@ def cotrain(
     problems: ValidatedDataset,
     reward: RewardWeights | None,
     out: Path,
+    held_back: Collection[str] = (),
 ) -> dict[Channel, Checkpoint]:
     """Write ``system1``, ``system2`` and ``metrics.json`` to ``out``; neither is worse than the one that came in.
 
@@ -63,6 +65,7 @@ def cotrain(
         problems: of the household.
         reward: by inverse RL, to begin with.
         out: the folder.
+        held_back: ids of problems that are taught later.
 
     Raises:
         ReceiptMismatch: the data changed since they were validated.
@@ -76,7 +79,7 @@ def cotrain(
     }
     if reward is not None:
         parents["reward weights"] = hashlib.md5(reward.raw.tobytes(), usedforsecurity=False).hexdigest()
-    shown = {domain: read_decisions(dataset, "train") for domain, dataset in decisions.items()}
+    shown = {domain: _known(dataset, "train", held_back) for domain, dataset in decisions.items()}
     setting = Setting(
         params=params,
         games=_games(problems, "train"),
@@ -95,11 +98,15 @@ def cotrain(
     for _ in range(state.round, params.rounds):
         state = advance(folder, setting)
         progress.update(state.round, _line(state))
-    judged = {domain: read_decisions(dataset, "valid_train") for domain, dataset in decisions.items()}
+    judged = {domain: _known(dataset, "valid_train", held_back) for domain, dataset in decisions.items()}
     judging = _Judging(params, run, _games(problems, "valid_train"), judged)
     found = _finish(folder, setting, checkpoints, parents, judging, out)
     shutil.rmtree(folder)
     return found
+
+
+def _known(decisions: ValidatedDataset, split: Split, held_back: Collection[str]) -> list[DecisionRow]:
+    return [row for row in read_decisions(decisions, split) if row.problem_id not in held_back]
 
 
 def _fingerprint(
@@ -150,7 +157,9 @@ def _finish(
 ) -> dict[Channel, Checkpoint]:
     """Judge the pair beside the one that came in, on what neither learnt from, and hand on the better of each."""
     state = read_state(folder)
-    counter, judged, found = StepCounter(state.spent), {}, {}
+    counter = StepCounter(state.spent)
+    judged: dict[str, dict[str, Any]] = {}
+    found: dict[Channel, Checkpoint] = {}
     for name in CHANNELS:
         shares = {
             source: judging.of(name, path)
@@ -248,6 +257,7 @@ def _metrics(state: State, counter: StepCounter) -> dict[str, Any]:
 
 def main() -> None:
     """Run the stage in the current folder."""
+    problems = {domain: open_validated(Path(f"artifacts/validate/{domain}/problems.json")) for domain in DOMAINS}
     cotrain(
         load_params(CotrainParams, "cotrain"),
         load_params(RunParams, "run"),
@@ -260,9 +270,10 @@ def main() -> None:
             "system2": Checkpoint.open(Path("artifacts/pretrain/system2")),
         },
         {domain: open_validated(Path(f"artifacts/validate/{domain}/decisions.json")) for domain in DOMAINS},
-        open_validated(Path("artifacts/validate/household/problems.json")),
+        problems["household"],
         read_weights(Path("artifacts/reward/weights.json")),
         Path("artifacts/cotrain"),
+        problems_of(load_params(DataParams, "pretrain.data").held_back, problems),
     )
 
 

@@ -6,7 +6,7 @@ Each phase takes the pair that the one before it made. System 1 has no part in i
 import copy
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from dualmind.data.decisions import read_decisions
-from dualmind.data.problems import read_problems
 from dualmind.data.validation import ValidatedDataset, open_validated
 from dualmind.domains.reasoning.question import Question
 from dualmind.errors import LearningError, ParamsError
@@ -24,13 +23,13 @@ from dualmind.learning.cloning import CloningParams
 from dualmind.learning.irl import drift
 from dualmind.learning.phases import Phase, PhaseParams, fitting, judge, practise
 from dualmind.learning.skipped import Skipped
-from dualmind.learning.step_reward import StepReward, StepRewardParams, checked_steps, fit, judge_steps
+from dualmind.learning.step_reward import StepReward, StepRewardParams, checked_steps, fit, judge_steps, questions_of
 from dualmind.models.checkpoint import Checkpoint, Meta, save_checkpoint
 from dualmind.models.system2 import System2
 from dualmind.progress import Progress
 from dualmind.storage import write_json
 from stages.params import RunParams, load_params
-from stages.pretrain import System2Params
+from stages.pretrain import DataParams, System2Params
 
 T = TypeVar("T")
 BEFORE: dict[Phase, str] = {"step": "cotrain", "coherence": "curriculum/step", "chain": "curriculum/coherence"}
@@ -45,6 +44,7 @@ def curriculum(
     problems: ValidatedDataset,
     decisions: ValidatedDataset,
     out: Path,
+    held_back: Collection[str] = (),
 ) -> Checkpoint:
     """Practise a phase; write ``system1`` and ``system2`` to ``out`` and the metrics beside it.
 
@@ -60,6 +60,7 @@ def curriculum(
         problems: of reasoning.
         decisions: of the household, to be rehearsed.
         out: the folder.
+        held_back: kinds of questions that are taught later.
 
     Raises:
         ParamsError: there is no question of these lengths.
@@ -67,8 +68,9 @@ def curriculum(
         ReceiptMismatch: the data changed since they were validated.
     """
     torch.set_num_threads(run.threads)
-    train = _questions(phase, params, problems, "train")
-    valid = _questions(phase, params, problems, "valid_train")[: params.judged_questions]
+    train = _questions(phase, params, questions_of(problems, "train", held_back), "train")
+    valid = _questions(phase, params, questions_of(problems, "valid_train", held_back), "valid_train")
+    valid = valid[: params.judged_questions]
     rehearsed = read_decisions(decisions, "train")
     shown = read_decisions(decisions, "valid_train")[: params.judged_decisions]
     system2 = System2.load(pair["system2"].path)
@@ -123,6 +125,7 @@ def follow(
     checkpoint: Checkpoint,
     problems: ValidatedDataset,
     out: Path,
+    held_back: Collection[str] = (),
 ) -> dict[str, Any]:
     """Keep the reward of steps in step with System 2: fit it anew, write it to ``out``, and say how far it moved.
 
@@ -132,17 +135,18 @@ def follow(
         LearningError: the reward before cannot be read.
     """
     system2, old = System2.load(checkpoint.path), StepReward.load(before)
-    learnt = checked_steps(system2, params, problems, "train", params.questions, run.seed)
+    asked, other = (questions_of(problems, split, held_back) for split in ("train", "valid_train"))
+    learnt = checked_steps(system2, params, asked[: params.questions], run.seed)
     found = fit(system2, checkpoint.digest, learnt, params.ridge)
     if isinstance(found, Skipped):
         write_json(out, asdict(found))
         return {"skipped": found.reason}
     write_json(out, found.to_dict())
-    judged = checked_steps(system2, params, problems, "valid_train", params.judged_questions, run.seed)
+    judged = checked_steps(system2, params, other[: params.judged_questions], run.seed + 1)
     metrics: dict[str, Any] = judge_steps(found, system2, judged)
     if isinstance(old, StepReward) and judged:
-        asked = [own.prompt for own in judged], [own.steps for own in judged]
-        moved = drift(old.score(system2, *asked), found.score(system2, *asked))
+        steps = [own.prompt for own in judged], [own.steps for own in judged]
+        moved = drift(old.score(system2, *steps), found.score(system2, *steps))
         metrics |= {"drift": moved, "alarm": moved > params.drift_alarm}
     return metrics
 
@@ -151,8 +155,7 @@ def _some(pool: Sequence[T], number: int, rng: np.random.Generator) -> list[T]:
     return [pool[i] for i in rng.permutation(len(pool))[:number]]
 
 
-def _questions(phase: Phase, params: PhaseParams, problems: ValidatedDataset, split: Any) -> list[Question]:
-    found: Sequence[Question] = [Question.from_json(row.payload) for row in read_problems(problems, split)]
+def _questions(phase: Phase, params: PhaseParams, found: Sequence[Question], split: str) -> list[Question]:
     if not (own := fitting(found, params)):
         raise ParamsError(
             f"curriculum.{phase}: {split} has no question of {params.min_hops} to {params.max_hops} hops; change "
@@ -185,6 +188,7 @@ def main(item: str) -> None:
         Path("artifacts") / BEFORE[phase],
     )
     problems = open_validated(Path("artifacts/validate/reasoning/problems.json"))
+    held_back = load_params(DataParams, "pretrain.data").held_back
     saved = curriculum(
         phase,
         load_params(PhaseParams, f"curriculum.{phase}"),
@@ -194,12 +198,12 @@ def main(item: str) -> None:
         problems,
         open_validated(Path("artifacts/validate/household/decisions.json")),
         out,
+        held_back,
     )
     judged_by = Path("artifacts/reward/step.json") if phase == "step" else before / "step_reward.json"
     step = load_params(StepRewardParams, "reward.step")
-    write_json(
-        out / "step_reward_metrics.json", follow(step, run, judged_by, saved, problems, out / "step_reward.json")
-    )
+    moved = follow(step, run, judged_by, saved, problems, out / "step_reward.json", held_back)
+    write_json(out / "step_reward_metrics.json", moved)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Two rewards: a dense one for households, told from demonstrations, and one for each step of a chain of thought."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,18 +17,20 @@ from dualmind.domains.household.domain import MAX_STEPS
 from dualmind.domains.household.expert import LocationPrior
 from dualmind.domains.household.game import Game
 from dualmind.domains.household.progress import FEATURES, features
+from dualmind.domains.reasoning.question import Question
 from dualmind.errors import LearningError
 from dualmind.evaluation.playing import CommandModel
 from dualmind.learning.acting import ActingParams, Played, act, searcher
 from dualmind.learning.irl import IrlParams, RewardWeights, fit_sampled
 from dualmind.learning.skipped import Skipped
-from dualmind.learning.step_reward import StepReward, StepRewardParams, checked_steps, fit, judge_steps
+from dualmind.learning.step_reward import StepReward, StepRewardParams, checked_steps, fit, judge_steps, questions_of
 from dualmind.learning.steps import Purpose, StepCounter
 from dualmind.models.checkpoint import Checkpoint
 from dualmind.models.system1 import System1
 from dualmind.models.system2 import System2
 from dualmind.storage import write_json
 from stages.params import RunParams, load_params
+from stages.pretrain import DataParams
 
 
 class RewardParams(BaseModel):
@@ -59,6 +61,7 @@ def reward(
     checkpoints: Mapping[str, Checkpoint],
     problems: Mapping[str, ValidatedDataset],
     out: Path,
+    held_back: Collection[str] = (),
 ) -> RewardWeights:
     """Write ``weights.json``, ``step.json`` and ``metrics.json`` to ``out``.
 
@@ -68,15 +71,22 @@ def reward(
         checkpoints: system1 plays what demonstrations are told apart from; system2 writes steps that are checked.
         problems: of each domain.
         out: the folder.
+        held_back: kinds of questions that are taught later.
 
     Raises:
         ReceiptMismatch: the data changed since they were validated.
         LearningError: all games look alike, so no reward can be told.
     """
     torch.set_num_threads(run.threads)
-    found, household = _household(params, run, checkpoints["system1"], problems["household"])
+    games, held = (_games(problems["household"], split) for split in ("train", "valid_train"))
+    found, household = tell_household(params, run.seed, System1.load(checkpoints["system1"].path), games, held)
     system2 = checkpoints["system2"]
-    step, judged = _steps(params.step, run, system2, problems["reasoning"])
+    step, judged = _steps(
+        params.step,
+        run,
+        system2,
+        *(questions_of(problems["reasoning"], split, held_back) for split in ("train", "valid_train")),
+    )
     write_json(
         out / "weights.json",
         {
@@ -93,35 +103,50 @@ def reward(
     return found
 
 
-def _household(
-    params: RewardParams, run: RunParams, checkpoint: Checkpoint, problems: ValidatedDataset
+def tell_household(
+    params: RewardParams, seed: int, system1: System1, games: Sequence[Game], held: Sequence[Game]
 ) -> tuple[RewardWeights, dict[str, Any]]:
-    games = _games(problems, "train")
-    play = _Plays(params, System1.load(checkpoint.path), LocationPrior.learn(games), run.seed)
+    """The reward of households, and how well it ranks games that it was not told from.
+
+    Args:
+        params: how.
+        seed: of the play.
+        system1: plays beside the expert and chance.
+        games: of train, in the order in which they are taken.
+        held: on which it is judged, likewise.
+
+    Raises:
+        LearningError: all games look alike, so no reward can be told.
+    """
+    play = _Plays(params, system1, LocationPrior.learn(games), seed)
     shown = [own for own in play.expert(games[: params.demonstrated_games], "demonstration") if own.outcome.success]
     half = games[: max(1, params.sampled_games // 2)]
     drawn = [*play.system1(half, "rollout"), *play.random(half, "rollout")]
     found = fit_sampled(FEATURES, _matrix(shown), _matrix(drawn), params.irl)
     if isinstance(found, Skipped):
         raise LearningError(f"{found.reason}; raise reward.acting.max_steps or reward.sampled_games")
-    held = _games(problems, "valid_train")[: params.judged_games]
-    judged = [part for kind in (play.expert, play.system1, play.random) for part in kind(held, "evaluation")]
+    kinds = (play.expert, play.system1, play.random)
+    judged = [part for kind in kinds for part in kind(held[: params.judged_games], "evaluation")]
     return found, _metrics(params, found, judged, play.counter)
 
 
 def _steps(
-    params: StepRewardParams, run: RunParams, checkpoint: Checkpoint, problems: ValidatedDataset
+    params: StepRewardParams,
+    run: RunParams,
+    checkpoint: Checkpoint,
+    train: Sequence[Question],
+    held: Sequence[Question],
 ) -> tuple[StepReward | Skipped, dict[str, Any]]:
     """The reward of steps, and how well it tells right from wrong ones of questions that it has not seen.
 
     Beside it stands the log-probability that System 2 gives the step: what choosing by likelihood alone would tell.
     """
     system2 = System2.load(checkpoint.path)
-    learnt = checked_steps(system2, params, problems, "train", params.questions, run.seed)
+    learnt = checked_steps(system2, params, train[: params.questions], run.seed)
     found = fit(system2, checkpoint.digest, learnt, params.ridge)
     if isinstance(found, Skipped):
         return found, {"skipped": found.reason}
-    judged = checked_steps(system2, params, problems, "valid_train", params.judged_questions, run.seed)
+    judged = checked_steps(system2, params, held[: params.judged_questions], run.seed + 1)
     return found, {"learnt_steps": len(learnt), **judge_steps(found, system2, judged)}
 
 
@@ -186,6 +211,7 @@ def main() -> None:
         {name: Checkpoint.open(Path("artifacts/pretrain") / name) for name in ("system1", "system2")},
         {name: open_validated(Path(f"artifacts/validate/{name}/problems.json")) for name in ("household", "reasoning")},
         Path("artifacts/reward"),
+        load_params(DataParams, "pretrain.data").held_back,
     )
 
 

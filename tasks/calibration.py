@@ -171,10 +171,10 @@ def collect_month(root: Path, params: CalibrationParams, period: Period, product
             f"{period.month} has {others}, none of the weights and the gate of {serves}: others prove nothing about it"
         )
     if not found.is_uniform:
-        others, drawn = found.decisions - found.by_system1, found.drawn - found.drawn_by_system1
+        rest, drawn = found.decisions - found.by_system1, found.drawn - found.drawn_by_system1
         return (
             f"of {period.month} the audit drew {found.drawn_by_system1} of System 1's {found.by_system1} decisions and "
-            f"{drawn} of the {others} others: that is no uniform sample; find out who chose"
+            f"{drawn} of the {rest} others: that is no uniform sample; find out who chose"
         )
     frozen = describe(
         found,

@@ -87,9 +87,9 @@ def saving_memory(model: nn.Module, params: MemoryParams, *, seed: int) -> Itera
 def _checkpointing(model: nn.Module) -> Iterator[None]:
     """Layers keep their inputs alone, and run again on the way back."""
     layers = [m for m in model.modules() if isinstance(m, EncoderLayer | DecoderLayer)]
-    published = isinstance(model, PreTrainedModel) and model.supports_gradient_checkpointing
-    if published:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+    published = model if isinstance(model, PreTrainedModel) and model.supports_gradient_checkpointing else None
+    if published is not None:
+        published.gradient_checkpointing_enable({"use_reentrant": False})
     for layer in layers:
         for name in ("forward", "alone"):
             if hasattr(layer, name):
@@ -100,8 +100,8 @@ def _checkpointing(model: nn.Module) -> Iterator[None]:
         for layer in layers:
             for name in ("forward", "alone"):
                 layer.__dict__.pop(name, None)
-        if published:
-            model.gradient_checkpointing_disable()
+        if published is not None:
+            published.gradient_checkpointing_disable()
 
 
 def _adapt(model: nn.Module, rank: int, generator: torch.Generator) -> None:

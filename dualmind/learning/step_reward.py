@@ -5,7 +5,7 @@ judges steps that no checker can. The head reads one model's states, so it is ke
 change of the model it is fitted anew, and how far its scores moved is measured.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from dualmind.data.problems import read_problems
 from dualmind.data.validation import ValidatedDataset
-from dualmind.domains.base import SPLITS, Split
+from dualmind.domains.base import Split
 from dualmind.domains.reasoning.domain import as_prompt
 from dualmind.domains.reasoning.families import FAMILIES
 from dualmind.domains.reasoning.question import Question, parse_output, write_output
@@ -121,21 +121,24 @@ class _File(BaseModel):
 _FILE: TypeAdapter[_File | Skipped] = TypeAdapter(_File | Skipped)
 
 
-def checked_steps(
-    system2: System2, params: StepRewardParams, problems: ValidatedDataset, split: Split, number: int, seed: int
-) -> list[CheckedSteps]:
-    """Steps that System 2 writes for the first questions of a split, each checked by its family.
+def questions_of(problems: ValidatedDataset, split: Split, held_back: Collection[str]) -> list[Question]:
+    """Questions of a split, but none of the kinds held back ("reasoning/boolean"): they are taught later.
 
     Raises:
         ReceiptMismatch: the data changed since they were validated.
     """
-    questions = [Question.from_json(row.payload) for row in read_problems(problems, split)[:number]]
+    rows = read_problems(problems, split)
+    return [Question.from_json(row.payload) for row in rows if f"{row.domain}/{row.task_type}" not in held_back]
+
+
+def checked_steps(
+    system2: System2, params: StepRewardParams, questions: Sequence[Question], seed: int
+) -> list[CheckedSteps]:
+    """Steps that System 2 writes for questions, each checked by its family."""
     families = {family.name: family for family in FAMILIES}
     checks = [partial(families[question.family].check, question) for question in questions]
     prompts = [as_prompt(question.text) for question in questions]
-    return sample_checked(
-        system2, prompts, checks, copies=params.copies, temperature=params.temperature, seed=seed + SPLITS.index(split)
-    )
+    return sample_checked(system2, prompts, checks, copies=params.copies, temperature=params.temperature, seed=seed)
 
 
 def sample_checked(

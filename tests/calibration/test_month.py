@@ -63,7 +63,7 @@ def test_a_draw_is_uniform_unless_an_exact_test_says_no(one: int, two: int, draw
     found = Collected(
         SCHEMA.empty_table(), one + two, {}, drawn_one + drawn_two, one, drawn_one, 0, 0, np.zeros(1, np.int64)
     )
-    table = [[drawn_one, one - drawn_one], [drawn_two, two - drawn_two]]
+    table = np.array([[drawn_one, one - drawn_one], [drawn_two, two - drawn_two]])
     fewer, more = (float(fisher_exact(table, alternative=side).pvalue) for side in ("less", "greater"))
     assert found.is_uniform == (2 * min(fewer, more) >= 1e-6)
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualmind.data.decisions import DecisionRow
@@ -55,6 +55,7 @@ def test_a_step_that_follows_from_a_wrong_one_counts_as_a_step_but_not_as_cohere
     assert reward_of("step", THREE, text) >= 1 / 3
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=["#1 ", "#2 ", "#3 ", "= ", "red ", "room ", "key "], max_size=40))
 def test_any_text_has_a_reward_in_0_to_1_and_the_phases_grow_stricter(text: str) -> None:
     step, coherence, chain = (reward_of(phase, THREE, text) for phase in ("step", "coherence", "chain"))

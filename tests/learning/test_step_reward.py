@@ -1,10 +1,12 @@
 """The reward of steps on a real, small System 2: it reads what writing computes, and learns what is right."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from transformers.modeling_outputs import BaseModelOutput
 
 from dualmind.domains.reasoning.domain import as_prompt
 from dualmind.domains.reasoning.families import FAMILIES
@@ -45,19 +47,17 @@ def test_readings_are_those_of_each_chain_alone_word_by_word(system2: System2) -
     beside = readings(system2, PROMPTS[:8], [question.steps for question in QUESTIONS[:8]])
     for row, prompt, question in zip(beside, PROMPTS, QUESTIONS, strict=False):
         inputs = torch.tensor(np.stack(system2.prompt_ids([prompt])))
+        thought = system2.model.encoder.think(inputs, inputs * 0 + 1)
+        memory = BaseModelOutput(last_hidden_state=thought.memory)
         losses = []
-        for steps, more in (
-            (question.steps[:-1], ""),
-            (question.steps[:-1], f" #{question.hops}"),
-            (question.steps, ""),
-        ):
-            text = write_output(steps, "").removesuffix("=").strip() + more
+        step = f"#{question.hops} {question.steps[-1]}".split()
+        for end in range(len(step) + 1):
+            text = " ".join([write_output(question.steps[:-1], "").removesuffix("=").strip(), *step[:end]])
             labels = torch.tensor([system2.command_ids([text.strip()])[0]], dtype=torch.long).reshape(1, -1)
-            loss = system2.model(input_ids=inputs, attention_mask=inputs * 0 + 1, labels=labels).loss
+            loss = system2.model(encoder_outputs=memory, attention_mask=inputs * 0 + 1, labels=labels).loss
             losses.append(float(loss) * labels.shape[1] if labels.shape[1] else 0.0)
-        before, number, whole = losses
-        assert row[-3] == pytest.approx(before - whole, abs=1e-3)
-        assert row[-2] == pytest.approx(min(before - number, number - whole), abs=1e-3)  # values of keys are one word
+        assert row[-3] == pytest.approx(losses[0] - losses[-1], abs=1e-3)
+        assert row[-2] == pytest.approx(min(one - other for one, other in itertools.pairwise(losses)), abs=1e-3)
         assert row[-1] == question.hops
 
 
@@ -71,10 +71,11 @@ def test_a_head_tells_right_steps_from_wrong_ones_and_survives_its_file(system2:
     assert judged["auc"] > 0.9
     write_json(tmp_path / "step.json", found.to_dict())
     again = StepReward.load(tmp_path / "step.json", "a" * 32)
-    scores = [r.score(system2, PROMPTS[:4], [q.steps for q in QUESTIONS[:4]]) for r in (found, again)]
-    np.testing.assert_array_equal(*scores)
-    assert ((scores[0] > 0) & (scores[0] < 1)).all()
-    assert found.function(system2)(PROMPTS[0], [QUESTIONS[0].steps]) == pytest.approx(scores[0][:1])
+    assert isinstance(again, StepReward)
+    scores, others = (r.score(system2, PROMPTS[:4], [q.steps for q in QUESTIONS[:4]]) for r in (found, again))
+    np.testing.assert_array_equal(scores, others)
+    assert ((scores > 0) & (scores < 1)).all()
+    assert found.function(system2)(PROMPTS[0], [QUESTIONS[0].steps]) == pytest.approx(scores[:1])
 
 
 @pytest.mark.parametrize("right", [True, False])

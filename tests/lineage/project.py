@@ -142,6 +142,23 @@ def make_project(root: Path) -> Path:
     return root
 
 
+def add_stage(root: Path) -> None:
+    """A stage that nothing in the library names: it makes a small model, with a result beside it."""
+    (root / "compress.py").write_text(
+        "import json, shutil\nfrom pathlib import Path\nfrom dualmind.storage import md5_folder\n"
+        "out, source = Path('artifacts/compress/system1'), Path('artifacts/distill/system1')\n"
+        "shutil.copytree(source, out, dirs_exist_ok=True)\nmeta = json.loads((out / 'meta.json').read_text())\n"
+        "meta['parents'] = {'dense': md5_folder(source)}\n(out / 'meta.json').write_text(json.dumps(meta))\n"
+        "Path('artifacts/compress/size.json').write_text('{}')\n"
+    )
+    with (root / "dvc.yaml").open("a") as file:
+        file.write(
+            "  compress:\n    cmd: python compress.py\n    deps: [compress.py, artifacts/distill/system1]\n"
+            "    outs: [artifacts/compress/system1, artifacts/compress/size.json]\n"
+        )
+    dvc(root, "repro", "-q")
+
+
 def copy_project(project: Path, root: Path) -> Path:
     return Path(shutil.copytree(project, root, symlinks=True))
 

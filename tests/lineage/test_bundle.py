@@ -15,7 +15,7 @@ from dualmind.lineage.entries import GENESIS, Anchor
 from dualmind.lineage.keys import SigningKey
 from dualmind.lineage.standards import check_statement
 from dualmind.storage import md5_file, md5_folder
-from tests.lineage.project import MACHINE, TIME, dvc
+from tests.lineage.project import MACHINE, TIME, add_stage
 
 NEW = Anchor(count=0, hash=GENESIS)
 
@@ -99,19 +99,7 @@ def test_a_statement_of_another_form_is_refused(project: Path, change: dict[str,
 
 def test_a_stage_that_is_not_known_today_is_released_as_well(project: Path, key: SigningKey) -> None:
     """A stage that makes a small model, with results beside it; nothing in the library names it."""
-    (project / "compress.py").write_text(
-        "import json, shutil\nfrom pathlib import Path\nfrom dualmind.storage import md5_folder\n"
-        "out, source = Path('artifacts/compress/system1'), Path('artifacts/distill/system1')\n"
-        "shutil.copytree(source, out, dirs_exist_ok=True)\nmeta = json.loads((out / 'meta.json').read_text())\n"
-        "meta['parents'] = {'dense': md5_folder(source)}\n(out / 'meta.json').write_text(json.dumps(meta))\n"
-        "Path('artifacts/compress/size.json').write_text('{}')\n"
-    )
-    with (project / "dvc.yaml").open("a") as file:
-        file.write(
-            "  compress:\n    cmd: python compress.py\n    deps: [compress.py, artifacts/distill/system1]\n"
-            "    outs: [artifacts/compress/system1, artifacts/compress/size.json]\n"
-        )
-    dvc(project, "repro", "-q")
+    add_stage(project)
     release = make(project, key).release
     assert "artifacts/compress/system1" in [own.path for own in release.checkpoints]
     assert "artifacts/compress/size.json" in release.results

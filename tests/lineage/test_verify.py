@@ -19,7 +19,7 @@ from dualmind.lineage.ledger import Ledger
 from dualmind.lineage.page import render_audit
 from dualmind.lineage.verify import Verdict, verify_release
 from dualmind.storage import md5_file, md5_folder
-from tests.lineage.project import LEDGER, TIME, commit, copy_project, dvc, edit_json, git, release, resign
+from tests.lineage.project import LEDGER, TIME, add_stage, commit, copy_project, dvc, edit_json, git, release, resign
 
 DISTILLED, PRETRAINED = "files/artifacts/distill/system1", "files/artifacts/pretrain/system1"
 THRESHOLD = "files/artifacts/calibrate/threshold.json"
@@ -137,6 +137,33 @@ def test_a_checkpoint_that_names_a_parent_which_was_not_read_is_found(project: P
     resign(bundle, key)
     reasons = [check.reason for check in audit(project).failures if check.name == "parents"]
     assert "artifacts/distill/system1 names a parent 'teacher' that the stage which made it did not read" in reasons
+
+
+def test_any_parent_of_any_checkpoint_that_is_swapped_for_another_released_one_is_found(
+    project: Path, key: SigningKey
+) -> None:
+    """By someone who can sign; a stage that was added later is no exception, nor a parent that is released as well."""
+    add_stage(project)
+    commit(project, "one more stage")
+    bundle = release(project, key, "r2").path
+    assert audit(project, "r2").failures == []
+    records = json.loads((bundle / "release.json").read_text())["checkpoints"]
+    pairs = [(own["path"], name) for own in records for name in own["meta"]["parents"]]
+    assert {path.split("/")[1] for path, _ in pairs} == {"pretrain", "distill", "compress"}
+    for path, name in pairs:
+        meta = bundle / "files" / path / "meta.json"
+        honest = meta.read_bytes()
+        other = next(own["digest"] for own in records if own["digest"] != json.loads(honest)["parents"][name])
+
+        def change(own: Any, name: str = name, other: str = other) -> None:
+            own["parents"][name] = other
+
+        edit_json(meta, change)
+        resign(bundle, key)
+        reasons = [check.reason for check in audit(project, "r2").failures if check.name == "parents"]
+        meta.write_bytes(honest)
+        swapped = f"{path} names a parent {name!r} that the stage which made it did not read"
+        assert swapped in reasons or f"release.json describes another {path}" in reasons
 
 
 def test_a_threshold_from_another_release_is_found(project: Path, key: SigningKey) -> None:

@@ -19,7 +19,8 @@ BEGIN = datetime(2026, 10, 1, tzinfo=UTC)
 
 
 def test_a_stepping_clock_gives_each_reader_another_time_and_never_goes_back() -> None:
-    clock, seen = SteppingClock(BEGIN, timedelta(seconds=2)), []
+    clock = SteppingClock(BEGIN, timedelta(seconds=2))
+    seen: list[datetime] = []
     threads = [threading.Thread(target=lambda: seen.extend(clock() for _ in range(500))) for _ in range(4)]
     for thread in threads:
         thread.start()

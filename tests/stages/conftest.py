@@ -11,7 +11,8 @@ from stages.validate import validate
 from tests.stages.test_prepare import PREPARE, REASONING, household
 from tests.stages.test_pretrain import CLONING, PARAMS, RUN, SUITES, SYSTEM2
 
-SMALLER_ONE = CompressSystem1Params(max_judged=20, tolerance=0.5)
+LEARNT = PARAMS.model_copy(update={"cloning": CLONING.model_copy(update={"steps": 150})})  # it gets some answers right
+SMALLER_ONE = CompressSystem1Params(max_judged=1000, tolerance=0.5)
 SMALLER_TWO = CompressSystem2Params(
     max_judged=20, tolerance=0.9, keep_experts=2, sparsity=0.5, recovery=CLONING.model_copy(update={"steps": 4})
 )
@@ -31,8 +32,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
             name: open_validated(Path(f"artifacts/validate/{name}/decisions.json"))
             for name in ("household", "reasoning")
         }
-        one = pretrain(PARAMS, RUN, decisions, Path("artifacts/pretrain/system1"))
+        one = pretrain(LEARNT, RUN, decisions, Path("artifacts/pretrain/system1"))
         two = pretrain(SYSTEM2, RUN, decisions, Path("artifacts/pretrain/system2"))
-        compress(SMALLER_ONE, PARAMS, RUN, one, decisions, Path("artifacts/compress/system1"))
+        compress(SMALLER_ONE, LEARNT, RUN, one, decisions, Path("artifacts/compress/system1"))
         compress(SMALLER_TWO, SYSTEM2, RUN, two, decisions, Path("artifacts/compress/system2"))
     return root

@@ -28,14 +28,15 @@ def test_system_1_becomes_small_names_its_parent_and_is_the_same_bytes_again(tmp
     System1.load(first.path)
 
 
-def test_what_pruning_ruins_only_becomes_int8(tmp_path: Path) -> None:
-    recovery = TWO.recovery.model_copy(update={"steps": 1})
-    params = TWO.model_copy(update={"sparsity": 0.99, "tolerance": 0.2, "recovery": recovery})
-    compress(params, SYSTEM2, RUN, pair()[1], data()["decisions"], tmp_path / "two")
+def test_what_pruning_ruins_only_becomes_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = iter((0.9, 0.1, 0.9))  # before, pruned, and in int8 alone
+    monkeypatch.setattr("stages.compress.judge_system", lambda *_: {"answers_right": next(shares)})
+    params = TWO.model_copy(update={"tolerance": 0.2})
+    saved = compress(params, SYSTEM2, RUN, pair()[1], data()["decisions"], tmp_path / "two")
     found = json.loads((tmp_path / "two.json").read_text())
     assert (found["kept_input"], found["pruned"]) == (0, 0)
-    assert found["tried"][0]["valid_accuracy"] < found["before"]["valid_accuracy"] - 0.2
-    assert found["after"] == found["tried"][1]
+    assert found["tried"] == [{"answers_right": 0.1}, {"answers_right": 0.9}]
+    assert System2.load(saved.path).model.config.num_experts == 4
     assert found["bytes_ratio"] < 0.5
 
 

@@ -27,16 +27,19 @@ def test_a_student_names_its_teacher_and_is_the_same_bytes_again(tmp_path: Path)
     assert first.meta.parents["system2"] == teacher.digest
     assert first.meta.parents["system1"] == student.digest
     found = json.loads((tmp_path / "a.json").read_text())
-    assert 0 < found["taught"] <= found["offered"] == 120
+    assert 0 < found["taught"] <= found["offered"] <= 120
     for domain in ("household", "reasoning"):
         assert set(found["before"][domain]) == set(found["after"][domain]) == {"accuracy", "agreement", "share"}
     System1.load(first.path)
 
 
-def test_a_student_that_got_worse_is_handed_on_as_it_came_and_the_metrics_say_so(tmp_path: Path) -> None:
+def test_a_student_that_got_worse_is_handed_on_as_it_came_and_the_metrics_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     student, teacher = pair()
-    learning = PARAMS.learning.model_copy(update={"lr": 30.0, "gradient_clip": 1000.0})  # ruins it
-    params = PARAMS.model_copy(update={"learning": learning, "tolerance": 0.01})
+    accuracies = iter((0.9, 0.9, 0.9, 0.8))  # of both domains, before and after
+    monkeypatch.setattr("stages.distill.judge", lambda *_: {"accuracy": next(accuracies), "share": 0.5})
+    params = PARAMS.model_copy(update={"tolerance": 0.01})
     saved = distill_system1(params, RUN, teacher, student, data()["decisions"], tmp_path / "x")
     found = json.loads((tmp_path / "x.json").read_text())
     assert found["kept_input"] == 1

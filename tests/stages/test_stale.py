@@ -51,9 +51,14 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repo]:
     repo.close()
 
 
-def test_a_stage_is_stale_when_any_module_that_it_imports_changes(repo: Repo, importers: dict[str, set[str]]) -> None:
+def test_dvc_calls_a_stage_stale_when_a_module_that_it_imports_changes(
+    repo: Repo, importers: dict[str, set[str]]
+) -> None:
+    """One module of each set of importing stages: that deps cover all modules is tested beside the architecture."""
+    alike = {frozenset(stages): name for name, stages in sorted(importers.items())}
+    assert len(alike) > 20
     missed = {}
-    for name, stages in importers.items():
+    for stages, name in alike.items():
         path = Path(repo.root_dir, name)
         before = path.read_bytes()
         path.write_bytes(before + b"\n# edited\n")
@@ -63,4 +68,3 @@ def test_a_stage_is_stale_when_any_module_that_it_imports_changes(repo: Repo, im
             missed[name] = stages - stale
     assert missed == {}
     assert repo.status() == {}
-    assert len(importers) > 20

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dualmind.errors import PipelineError
-from tasks.dvc import order_lock, read_lock, reproduce
+from tasks.dvc import order_lock, read_lock, reproduce, unchanged
 from tasks.graph import read_graph
 from tasks.programs import ProcessGroups
 from tests.tasks.pipelines import make_project
@@ -138,3 +138,17 @@ def test_a_lock_file_that_is_damaged_is_named(tmp_path: Path) -> None:
     (tmp_path / "dvc.lock").write_text("stages: {first: 3}")
     with pytest.raises(PipelineError, match=r"dvc\.lock does not record stage first"):
         read_lock("first", tmp_path)
+
+
+def test_dvc_is_asked_once_which_stages_are_unchanged_and_what_follows_a_changed_one_is_not(tmp_path: Path) -> None:
+    root, groups = make_project(tmp_path), ProcessGroups(1)
+    graph = read_graph(root)
+    assert unchanged(graph, root, groups, timeout_s=600) == frozenset()  # nothing has run
+    subprocess.run([sys.executable, "-m", "dvc", "repro", "-q"], cwd=root, check=True)
+    assert unchanged(graph, root, groups, timeout_s=600) == {"first", "second"}
+    (root / "two.txt").unlink()
+    assert unchanged(graph, root, groups, timeout_s=600) == {"first"}
+    (root / "source.txt").write_text("won: {share: 0.6}\n")
+    assert unchanged(graph, root, groups, timeout_s=600) == frozenset()  # the second may be another one after the first
+    (root / "dvc.yaml").write_text("stages: [")
+    assert unchanged(graph, root, groups, timeout_s=600) == frozenset()  # DVC cannot say

@@ -88,8 +88,8 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         port = free.getsockname()[1]
     command = [sys.executable, "-c", _SERVER, str(port)]  # a program of its own: its libraries warn
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert server.stdout is not None
     try:
-        assert server.stdout is not None
         assert server.stdout.readline() == "ready\n"
         yield f"http://127.0.0.1:{port}"
     finally:
