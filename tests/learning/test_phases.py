@@ -48,15 +48,13 @@ def test_rewards_of_a_chain(kept: str, answer: bool, step: float, coherence: flo
 
 
 def test_a_step_that_follows_from_a_wrong_one_counts_as_a_step_but_not_as_coherent() -> None:
-    around = next(room for room in THREE.text.split() if room in {*THREE.steps} - {THREE.steps[0]})
-    steps = [around, KEYS.reading(THREE.text).follow([around]), THREE.steps[2]]
-    text = write_output(steps, THREE.answer)
+    text = write_output([THREE.steps[1], THREE.steps[2], "nowhere"], THREE.answer)  # not from the start, but a step on
     assert reward_of("coherence", THREE, text) == 0
-    assert reward_of("step", THREE, text) >= 1 / 3
+    assert reward_of("step", THREE, text) == pytest.approx(1 / 3)
 
 
 @settings(deadline=None)
-@given(st.text(alphabet=["#1 ", "#2 ", "#3 ", "= ", "red ", "room ", "key "], max_size=40))
+@given(st.lists(st.sampled_from(["#1", "#2", "#3", "=", *THREE.text.split()[:6]]), max_size=16).map(" ".join))
 def test_any_text_has_a_reward_in_0_to_1_and_the_phases_grow_stricter(text: str) -> None:
     step, coherence, chain = (reward_of(phase, THREE, text) for phase in ("step", "coherence", "chain"))
     assert 1 >= step >= coherence >= chain >= 0

@@ -11,7 +11,6 @@ from transformers.modeling_outputs import BaseModelOutput
 from dualmind.domains.reasoning.domain import as_prompt
 from dualmind.domains.reasoning.families import FAMILIES
 from dualmind.domains.reasoning.generate import Mix, generate_questions
-from dualmind.domains.reasoning.question import write_output
 from dualmind.errors import LearningError
 from dualmind.learning.skipped import Skipped
 from dualmind.learning.step_reward import CheckedSteps, StepReward, fit, judge_steps, readings, sample_checked
@@ -52,10 +51,13 @@ def test_readings_are_those_of_each_chain_alone_word_by_word(system2: System2) -
         losses = []
         step = f"#{question.hops} {question.steps[-1]}".split()
         for end in range(len(step) + 1):
-            text = " ".join([write_output(question.steps[:-1], "").removesuffix("=").strip(), *step[:end]])
+            text = " ".join([*question.rationale.split(" =")[0].split()[: -len(step)], *step[:end]])
             labels = torch.tensor([system2.command_ids([text.strip()])[0]], dtype=torch.long).reshape(1, -1)
+            if not labels.shape[1]:
+                losses.append(0.0)
+                continue
             loss = system2.model(encoder_outputs=memory, attention_mask=inputs * 0 + 1, labels=labels).loss
-            losses.append(float(loss) * labels.shape[1] if labels.shape[1] else 0.0)
+            losses.append(float(loss) * labels.shape[1])
         assert row[-3] == pytest.approx(losses[0] - losses[-1], abs=1e-3)
         assert row[-2] == pytest.approx(min(one - other for one, other in itertools.pairwise(losses)), abs=1e-3)
         assert row[-1] == question.hops
