@@ -25,7 +25,7 @@ from tests.stages.test_pretrain import PARAMS, RUN, SYSTEM2
 TICK = TickParams(steps=1, batch_size=16, rate=1.0)
 COTRAIN = CotrainParams(
     rounds=3, imitation_rounds=1, games=6, teacher="searcher", won_only=False,
-    acting=ACTING.model_copy(update={"max_steps": 12}), channels=ChannelParams(confidence=0.5, capacity=200),
+    acting=ACTING.model_copy(update={"max_steps": 12}), channels=ChannelParams(confidence=0.999, capacity=200),
     clocks=ClockParams(system1=20, system2=50, reward=60), rehearsal=8, system1=TICK, system2=TICK,
     ppo=PPO.model_copy(update={"kl": 0.25, "epochs": 1}), irl=IrlParams(ridge=0.1, drift_alarm=0.01),
     dense_scale=0.1, demonstrated_games=4, judged_games=3, judged_questions=10,
