@@ -31,7 +31,7 @@ from dualmind.models.system1 import System1
 from dualmind.models.system2 import System2
 from dualmind.models.text_model import TextModel
 from dualmind.progress import Progress
-from dualmind.storage import dump_json, write_json
+from dualmind.storage import dump_json, md5_file, write_json
 from stages.params import RunParams, load_params
 from stages.pretrain import DOMAINS, DataParams, PretrainParams, System1Params, System2Params, lessons, problems_of
 
@@ -47,7 +47,7 @@ def cotrain(
     checkpoints: Mapping[Channel, Checkpoint],
     decisions: Mapping[str, ValidatedDataset],
     problems: ValidatedDataset,
-    reward: RewardWeights | None,
+    reward: Path | None,
     out: Path,
     held_back: Collection[str] = (),
 ) -> dict[Channel, Checkpoint]:
@@ -63,7 +63,7 @@ def cotrain(
         checkpoints: of both systems.
         decisions: demonstrations of each domain.
         problems: of the household.
-        reward: by inverse RL, to begin with.
+        reward: file of the reward by inverse RL, to begin with.
         out: the folder.
         held_back: ids of problems that are taught later.
 
@@ -78,7 +78,7 @@ def cotrain(
         "household problems": problems.md5,
     }
     if reward is not None:
-        parents["reward weights"] = hashlib.md5(reward.raw.tobytes(), usedforsecurity=False).hexdigest()
+        parents["reward weights"] = md5_file(reward)
     shown = {domain: _known(dataset, "train", held_back) for domain, dataset in decisions.items()}
     setting = Setting(
         params=params,
@@ -93,7 +93,8 @@ def cotrain(
     folder = out / UNFINISHED
     for torn in out.glob(f".{UNFINISHED}.*"):  # what a killed process was writing
         shutil.rmtree(torn)
-    state = begin(folder, setting, checkpoints, len(shown["household"]), reward)
+    weights = None if reward is None else read_weights(reward)
+    state = begin(folder, setting, checkpoints, len(shown["household"]), weights)
     progress = Progress("co-training", params.rounds)
     for _ in range(state.round, params.rounds):
         state = advance(folder, setting)
@@ -271,7 +272,7 @@ def main() -> None:
         },
         {domain: open_validated(Path(f"artifacts/validate/{domain}/decisions.json")) for domain in DOMAINS},
         problems["household"],
-        read_weights(Path("artifacts/reward/weights.json")),
+        Path("artifacts/reward/weights.json"),
         Path("artifacts/cotrain"),
         problems_of(load_params(DataParams, "pretrain.data").held_back, problems),
     )

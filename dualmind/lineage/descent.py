@@ -287,7 +287,16 @@ def _inside(folder: str, files: Mapping[str, FileDigest]) -> dict[str, FileDiges
 
 
 def _maker(lock: Lock, path: str) -> StageRecord | None:
-    return next((stage for stage in lock.stages if path in {out.path for out in stage.outs}), None)
+    """The stage that made an output; one that handed on an input as it came, byte for byte, did not make it."""
+    maker = next((stage for stage in lock.stages if path in {out.path for out in stage.outs}), None)
+    while maker is not None:
+        own = next(out.md5 for out in maker.outs if out.path == path)
+        path = next((dep.path for dep in maker.deps if dep.md5 == own), "")
+        before = next((stage for stage in lock.stages if path in {out.path for out in stage.outs}), None)
+        if before is None:
+            return maker
+        maker = before
+    return None
 
 
 def _digests(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
