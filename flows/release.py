@@ -30,6 +30,11 @@ from tasks.programs import ProcessGroups
 from tasks.publish import commit, publish
 
 
+def read_params(root: Path) -> ReleaseParams:
+    """What is released, and how."""
+    return load_params(ReleaseParams, "release", root / "params.yaml")
+
+
 @task(cache_policy=NO_CACHE)
 def commit_lock(name: str, root: Path, groups: ProcessGroups) -> None:
     """Commit dvc.lock, which the release seals."""
@@ -37,8 +42,9 @@ def commit_lock(name: str, root: Path, groups: ProcessGroups) -> None:
 
 
 @task(cache_policy=NO_CACHE)
-def seal(params: ReleaseParams, root: Path) -> Bundle:
+def seal(root: Path) -> Bundle:
     """Make, verify and record the release."""
+    params = read_params(root)  # not passed: Prefect walks through what tasks are given, and fails at its field "keys"
     bundle = release(params, root, time=datetime.now(UTC), machine=Machine.here())
     rows = [{"checkpoint": own.path, "md5": own.digest} for own in bundle.release.checkpoints]
     create_table_artifact(table=rows, key="release", description=f"Release {params.name} {bundle.digest}")
@@ -46,9 +52,9 @@ def seal(params: ReleaseParams, root: Path) -> Bundle:
 
 
 @task(cache_policy=NO_CACHE)
-def push(params: ReleaseParams, root: Path, groups: ProcessGroups) -> None:
+def push(folder: Path, root: Path, groups: ProcessGroups) -> None:
     """Bring the releases to the remote."""
-    publish(params.folder, root, groups, get_run_logger().info)
+    publish(folder, root, groups, get_run_logger().info)
 
 
 @flow(name="release", validate_parameters=False)
@@ -63,16 +69,16 @@ def whole(root: Path | str, *, published: bool = False) -> str:
         DualmindError: a stage failed, something is not committed, or the name was used before.
     """
     root = Path(root).resolve()
-    params = load_params(ReleaseParams, "release", root / "params.yaml")
+    params = read_params(root)
     if any(own.what.name == params.name for own in Ledger.read(root / params.folder / LEDGER).entries):
         raise BundleError(f"there is a release {params.name} already; choose another release.name in params.yaml")
     training(root)
     groups = ProcessGroups(1)
     try:
         commit_lock(params.name, root, groups)
-        digest = seal(params, root).digest
+        digest = seal(root).digest
         if published:
-            push(params, root, groups)
+            push(params.folder, root, groups)
     except Exception:
         raise
     except BaseException:  # Ctrl-C, SIGTERM, or Prefect cancels the run: no program may outlive it

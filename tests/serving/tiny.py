@@ -50,7 +50,7 @@ def make_gate_and_threshold(folder: Path, weights: str, value: float = 0.5, tilt
         means=[0.0] * 4,
         scales=[1.0] * 4,
         coefficients=[40.0 * tilt, -1.0, 0.0, -1.0],
-        intercepts={"reasoning": -3.7, "household": -2.0},
+        intercepts={"reasoning": -4.85, "household": -3.15},
         deep=0.45,
         centres=rng.normal(size=(2, WIDTH)).tolist(),
         distances=np.sort(rng.uniform(1, 6, size=(2, 101))).tolist(),
