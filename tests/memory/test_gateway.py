@@ -105,7 +105,7 @@ class Levels(RuleBasedStateMachine):
     def forget(self, number: int) -> None:
         self.gateway.forget(key(number))
         for held in (self.working, self.shared, self.core):
-            held.pop(key(number), None)  # type: ignore[attr-defined]  # of either kind
+            held.pop(key(number), None)
 
     @rule()
     def end_the_episode(self) -> None:
