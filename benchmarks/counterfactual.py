@@ -6,7 +6,8 @@ answers held-out questions twice: greedily, and anew from the first step that is
 of questions that go from wrong to right minus the share that go from right to wrong.
 
 Two kinds of doubt: System 2's own (its least likely word of a step), and the exact checker's, which never doubts a
-right step. Intervals resample questions, both arms of a seed on one question together.
+right step. At least one word is replaced, so on chains of ten to twenty words 2 and 5 % are one and the same. Intervals
+resample questions, both arms of a seed on one question together.
 
     python -m benchmarks.counterfactual [--seeds 3]
 """
@@ -42,14 +43,14 @@ from stages.pretrain import System2Params
 
 PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
 RATES = (0.02, 0.05, 0.1, 0.2)
-NAMES = {"keys", "swaps"}
-TRAIN, VARIED, HELD_OUT, MAX_HOPS = 6000, 500, 250, 6
-CLONED, STEPS, BATCH, WIDTH = 400, 60, 48, 96  # optimiser steps of the start and of each arm
+NAMES = {"brackets", "keys"}
+TRAIN, VARIED, HELD_OUT, MAX_HOPS = 5000, 300, 200, 6
+CLONED, STEPS, BATCH, WIDTH = 350, 40, 48, 64  # optimiser steps of the start and of each arm
 CLAIMED = 2.4  # times the control's self-correction
 DOUBTED = float(np.log(0.5))  # log-probability of a step's least likely word under which System 2 doubts it
 Doubt = Callable[[str, Chain], int | None]
 COUNTERFACTUAL = CounterfactualParams(
-    rate=0.1, variants=256, steps=STEPS, batch_size=24, learning_rate=0.2, beta=0.1, weight=1.0, kl=0.1
+    rate=0.1, variants=128, steps=STEPS, batch_size=24, learning_rate=0.2, beta=0.1, weight=1.0, kl=0.1
 )
 
 
@@ -101,7 +102,8 @@ def judge(system: System2, questions: Sequence[Question], seed: int) -> Judged:
 
     tries: dict[str, list[Tries]] = {}
     for kind, doubt in (("own", own_doubt(system)), ("checker", checker_doubt(ReasoningChecker()))):
-        tries[kind] = try_twice(system, prompts, doubt, generator=torch.Generator().manual_seed(seed))
+        certain = kind == "checker"
+        tries[kind] = try_twice(system, prompts, doubt, certain=certain, generator=torch.Generator().manual_seed(seed))
     first = right([own.first for own in tries["own"]])
     return Judged(first, {kind: right([own.second for own in found]) for kind, found in tries.items()})
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dualmind.agent.stepwise import Chain, Writer, whole_chains
+from dualmind.agent.stepwise import Chain, Writer, majority_of, whole_chains
 from dualmind.domains.reasoning.question import parse_output
 from dualmind.symbolic.checker import Checker
 
@@ -35,6 +35,7 @@ def try_twice(
     prompts: Sequence[str],
     doubt: Callable[[str, Chain], int | None],
     *,
+    certain: bool,
     generator: torch.Generator | None,
     copies: int = 5,
     temperature: float = 1.0,
@@ -42,13 +43,15 @@ def try_twice(
 ) -> list[Tries]:
     """Write greedily, and where a step is doubted, several chains anew from there.
 
-    The new chain is the likeliest of those that begin with another step than the doubted one; where all begin with it,
-    the first try stands. What was written before the doubted step is kept.
+    What most of the chains answer is the second answer (see :func:`~dualmind.agent.stepwise.majority_of`). What was
+    written before the doubted step is kept.
 
     Args:
         writer: writes.
         prompts: what is asked.
         doubt: the first step of a chain to be doubted, from 0; None: none.
+        certain: is what is doubted surely wrong? Then only chains that begin with another step have a vote, else all
+            of them have one, and the first try too.
         generator: source of the draws.
         copies: chains that are written anew, >= 1.
         temperature: of the draws.
@@ -74,6 +77,10 @@ def try_twice(
         )
         chains = [Chain(*parse_output(writer.text(own)), own.log_probability) for own in rows]
         doubted = first.steps[place : place + 1]
-        others = [chain for chain in chains if chain.steps[place : place + 1] != doubted and chain.answer]
-        found.append(Tries(first, max(others, key=lambda chain: chain.log_probability, default=first)))
+        voters = [chain for chain in chains if chain.answer]
+        if certain:
+            voters = [chain for chain in voters if chain.steps[place : place + 1] != doubted]
+        else:
+            voters.append(first)
+        found.append(Tries(first, majority_of(voters) if voters else first))
     return found
