@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -150,7 +151,7 @@ def rate_rows(
     rate: float, judged: Sequence[dict[float, Judged]], pairs: Sequence[dict[float, list[Pair]]], begun: float
 ) -> list[Row]:
     """What one rate gives against the control."""
-    words = {"begun": begun, "seeds": len(judged), "command": "python -m benchmarks.counterfactual"}
+    words: dict[str, Any] = {"begun": begun, "seeds": len(judged), "command": "python -m benchmarks.counterfactual"}
 
     def all_of(arm: float, kind: str) -> NDArray[np.float64]:
         return np.concatenate([own[arm].corrected(kind) for own in judged])
@@ -191,9 +192,9 @@ def rate_rows(
     return rows
 
 
-def reported(found: Interval, **words: object) -> Row:
+def reported(found: Interval, **words: Any) -> Row:
     """A row without a claim to reach."""
-    return replace(Row.of(found, target=0.0, **words), target=None, reached=None)  # type: ignore[arg-type]  # as named
+    return replace(Row.of(found, target=0.0, **words), target=None, reached=None)
 
 
 def best_row(judged: Sequence[dict[float, Judged]], begun: float) -> Row:

@@ -8,7 +8,7 @@ known is not unlearnt.
 """
 
 import copy
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -83,7 +83,7 @@ def worth(question: Question, text: str) -> float:
 
 
 def wrong_outputs(
-    system2: System2, questions: Sequence[Question], vocabulary: dict[str, Collection[str]]
+    system2: System2, questions: Sequence[Question], vocabulary: Mapping[str, Collection[str]]
 ) -> list[Wrong]:
     """What System 2 writes greedily and gets wrong; what has no word in it teaches nothing and is left out.
 
@@ -270,14 +270,16 @@ class _Contrast:
         good, bad = words(self._model, better), words(self._model, worse)
         with torch.no_grad():
             good_before, bad_before = words(self._reference, better), words(self._reference, worse)
-        said = [likelihood(own, batch) for own, batch in ((good, better), (bad, worse))]
-        before = [likelihood(own, batch) for own, batch in ((good_before, better), (bad_before, worse))]
+        contrast = contrastive_loss(
+            likelihood(good, better), likelihood(bad, worse),
+            likelihood(good_before, better), likelihood(bad_before, worse), self._params.beta,
+        )  # fmt: skip
         mask = better.labels != IGNORED  # (B, T)
         away = F.kl_div(good, good_before, reduction="none", log_target=True).sum(-1)[mask].mean()
-        return {"contrast": contrastive_loss(*said, *before, self._params.beta), "kl": away}
+        return {"contrast": contrast, "kl": away}
 
 
-def words(model: torch.nn.Module, batch: WritingBatch) -> Tensor:
+def words(model: CompactForConditionalGeneration, batch: WritingBatch) -> Tensor:
     """Log-probabilities over the vocabulary at each word of the texts (B, T, V), nats."""
     thought = None
     if isinstance(model, ReasonerForConditionalGeneration):

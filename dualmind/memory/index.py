@@ -55,5 +55,4 @@ class VectorIndex:
 
 def _unit(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
     length = np.sqrt(np.square(matrix).sum(axis=1, keepdims=True))
-    unit: NDArray[np.float32] = matrix / np.where(length > 0, length, np.float32(1))
-    return unit
+    return np.divide(matrix, np.where(length > 0, length, 1), dtype=np.float32)
