@@ -14,6 +14,7 @@
     ├── DistillationError      a teacher and a student that do not speak one language
     ├── GateError              a gate that cannot be fitted, is damaged or belongs to other weights
     ├── RequestError           a request that an agent cannot take
+    ├── GatewayError           a memory that is damaged, or an entry that may not be kept in it
     ├── CalibrationError       a threshold that cannot be proven, read or used
     │   ├── NoValidThreshold   none that passes at this alpha, delta and number of labels
     │   └── ThresholdMismatch  a threshold of other weights or of another gate
@@ -87,6 +88,10 @@ class GateError(DualmindError):
 
 class RequestError(DualmindError):
     """A request is empty, too long or of an unknown form."""
+
+
+class GatewayError(DualmindError):
+    """A memory is damaged or of another form, or an entry may not be kept in it."""
 
 
 class CalibrationError(DualmindError):
