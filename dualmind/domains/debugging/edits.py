@@ -5,6 +5,7 @@ of the result, so the true repair is always among the edits of a broken function
 """
 
 import ast
+from copy import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
@@ -82,19 +83,18 @@ def _changes(
 ) -> Iterator[tuple[EditKind, str, ast.AST]]:
     """What a node may become: nodes of the same class."""
     match node:
-        case ast.BinOp(left=left, op=op, right=right):
+        case ast.BinOp(op=op) | ast.AugAssign(op=op):
             for other in _others(type(op), _OPERATORS):
-                yield _kind("operator", in_index), _arrow(op, other()), ast.BinOp(left, other(), right)
-        case ast.AugAssign(target=target, op=op, value=value):
-            for other in _others(type(op), _OPERATORS):
-                yield "operator", _arrow(op, other()), ast.AugAssign(target, other(), value)
+                changed = copy(node)
+                changed.op = other()
+                yield _kind("operator", in_index), _arrow(op, other()), changed
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             for order in _others(type(op), _COMPARISONS):
                 yield "comparison", _arrow(op, order()), ast.Compare(left, [order()], [right])
         case ast.Constant(value=int(number)):
-            for new in (number - 1, number + 1):
-                if new >= 0:  # "-1" is an operator and a constant, which could not be changed back
-                    yield _kind("constant", in_index), f"{number} -> {new}", ast.Constant(new)
+            # never below 0: "-1" is an operator and a constant, which could not be changed back
+            for new in range(max(0, number - 1), number + 2):
+                yield _kind("constant", in_index), f"{number} -> {new}", ast.Constant(new)
         case ast.Call(func=ast.Name(id=name), args=arguments) if name in swaps:
             yield from _call_changes(name, arguments, swaps)
 
