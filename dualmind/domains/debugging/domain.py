@@ -38,7 +38,7 @@ class DebuggingEpisode(gymnasium.Env[str, str]):
         if budget < 1:
             raise DebuggingError(f"a budget of {budget} test runs; give at least 1")
         self.bug, self.budget = bug, budget
-        self._results = results
+        self.results = results
         self.action_space = gymnasium.spaces.Text(max_length=100)
         self.observation_space = gymnasium.spaces.Text(max_length=20_000)
         counts: dict[str, int] = {}
@@ -104,7 +104,7 @@ class DebuggingEpisode(gymnasium.Env[str, str]):
 
     def _run_test(self, number: int) -> float:
         self.runs += 1
-        test, outcome = self.bug.tests[number], self._results.tests[number]
+        test, outcome = self.bug.tests[number], self.results.tests[number]
         self._last = f"test {number} : {test.call} : {verdict(test, outcome)}"
         return self.evidence.saw_test(number, outcome.gives(test.expected))
 
@@ -112,13 +112,13 @@ class DebuggingEpisode(gymnasium.Env[str, str]):
         self.runs += 1
         name = self.evidence.names[function]
         check = int(self.evidence.checks[function].sum())
-        test, outcome = self.bug.checks[name][check], self._results.checks[name][check]
+        test, outcome = self.bug.checks[name][check], self.results.checks[name][check]
         self._last = f"check : {test.call} : {verdict(test, outcome)}"
         return self.evidence.saw_check(function, outcome.gives(test.expected))
 
     def _patch(self, number: int, words: str) -> float:
         """Run the tests of a repaired program, those known to fail first, until one fails."""
-        outcomes = self._results.repaired[number]
+        outcomes = self.results.repaired[number]
         known = self.evidence.tests == FAILED
         order = [int(i) for i in np.argsort(~known, kind="stable")]
         before, passed, effect = self.runs, 0, SAME
@@ -126,7 +126,7 @@ class DebuggingEpisode(gymnasium.Env[str, str]):
             self.runs += 1
             self._last = f"patch {words} : test {test} : {verdict(self.bug.tests[test], outcomes[test])}"
             if not outcomes[test].gives(self.bug.tests[test].expected):
-                if known[test] and outcomes[test] != self._results.tests[test]:
+                if known[test] and outcomes[test] != self.results.tests[test]:
                     effect = CHANGED
                 break
             passed += 1
