@@ -99,31 +99,23 @@ def main() -> None:
         f"{name} {share:.3f}" for name, share in [*shares.items(), ("hand-written expert", expert(held_out))]
     )
     ours, flat, chance = solved["macro/micro"], solved["flat"], solved["random"]
-    shared = {"begun": begun, "baseline": words, "seeds": SEEDS, "command": COMMAND}
     over = paired_bootstrap(ours.mean(0).tolist(), flat.mean(0).tolist(), np.random.default_rng(0))
+
+    def row(found: Interval, against: str, unit: str, target: float | None = None) -> Row:
+        own = Row.of(
+            found, target=target or 0.0, unit=unit, begun=begun, baseline=words, seeds=SEEDS, command=COMMAND,
+            claim=f"bugs found and repaired with equal test runs, macro/micro {against}",
+        )  # fmt: skip
+        return own if target else replace(own, target=None, reached=None)
+
     rows = [
-        Row.of(
-            ratio(ours, flat), target=1.62, unit="times",
-            claim="bugs found and repaired with equal test runs, macro/micro against a flat policy", **shared,
-        ),
-        replace(
-            Row.of(
-                over, target=0.0, unit="share of bugs",
-                claim="bugs found and repaired with equal test runs, macro/micro less a flat policy", **shared,
-            ),
-            target=None, reached=None,
-        ),
-        replace(
-            Row.of(
-                ratio(ours, chance), target=0.0, unit="times",
-                claim="bugs found and repaired with equal test runs, macro/micro against chance", **shared,
-            ),
-            target=None, reached=None,
-        ),
-    ]  # fmt: skip
+        row(ratio(ours, flat), "against a flat policy", "times", 1.62),
+        row(over, "less a flat policy", "share of bugs"),
+        row(ratio(ours, chance), "against chance", "times"),
+    ]
     write_rows("macro_micro", rows)
-    for row in rows:
-        print(f"{row.claim}: {row.value:.3f} [{row.low:.3f}, {row.high:.3f}] {row.unit} ({row.baseline})", flush=True)
+    for own in rows:
+        print(f"{own.claim}: {own.value:.3f} [{own.low:.3f}, {own.high:.3f}] {own.unit} ({own.baseline})", flush=True)
 
 
 if __name__ == "__main__":

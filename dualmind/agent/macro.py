@@ -96,19 +96,19 @@ def play_macro(episode: DebuggingEpisode, library: SkillLibrary) -> Play:
         if not open_ones:
             break
         chosen = yield Ask("macro", _direction_features(open_ones, last, episode, library))
-        last, gained = open_ones[chosen], 0.0
+        last, gained, total = open_ones[chosen], 0.0, 0.0
         for step in range(1, episode.budget + 1):
             options = np.flatnonzero(commands_of(last, episode, roles))
             if not len(options):
                 break
             choice = yield Ask("micro", episode.evidence.features(episode.left)[options])
             ended, gain = _step(episode, int(options[choice]))
-            reward, gained = reward + gain, gained + gain
+            reward, gained, total = reward + gain, gained + gain, total + gain
             if ended or (step % CLOCK == 0 and gained <= 0):
                 break
             if step % CLOCK == 0:
                 gained = 0.0  # deeper: the next clock has to earn its own
-        uses.append((last.skill.name, gained > 0))
+        uses.append((last.skill.name, total > 0))
     return Played(episode.solved, episode.runs, reward, tuple(uses))
 
 
@@ -128,7 +128,8 @@ def commands_of(direction: Direction, episode: DebuggingEpisode, roles: NDArray[
     of[tests + functions + 2 :] = own.repair_function
     here = (of == direction.function) | (roles == ROLES.index("look"))
     taken = np.isin(roles, [ROLES.index(role) for role in direction.skill.roles])
-    return episode.admissible() & here & taken
+    found: NDArray[np.bool_] = episode.admissible() & here & taken
+    return found
 
 
 def _step(episode: DebuggingEpisode, command: int) -> tuple[bool, float]:

@@ -1,7 +1,7 @@
 """A library of skills: what worked is kept under a name, with the domain it came from, and offered in other domains.
 
-A skill says what kind of commands it takes. Domains sort their commands into the same three roles, so a skill of one can
-be tried in another; each domain keeps its own count of what a skill was good for there.
+A skill says what kind of commands it takes. Domains sort their commands into the same three roles, so a skill of one
+can be tried in another; each domain keeps its own count of what a skill was good for there.
 """
 
 import json
@@ -70,8 +70,10 @@ class SkillLibrary:
         self._skills[skill.name] = skill
 
     def offered(self, domain: str) -> tuple[Skill, ...]:
-        """Skills to try in a domain, its own and others', without those that did not work there."""
-        return tuple(skill for skill in self._skills.values() if self.count(skill.name, domain).works)
+        """Skills to try in a domain: its own, without which nothing could be done, and others' that may work there."""
+        return tuple(
+            skill for skill in self._skills.values() if skill.domain == domain or self.count(skill.name, domain).works
+        )
 
     def count(self, name: str, domain: str) -> Count:
         """What a skill was good for in a domain."""

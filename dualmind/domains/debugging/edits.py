@@ -5,8 +5,8 @@ of the result, so the true repair is always among the edits of a broken function
 """
 
 import ast
-from copy import copy
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 

@@ -200,7 +200,7 @@ class _Draft:
 
     def _callee(self, names: Sequence[str]) -> str:
         fresh = [name for name in names if name in self._fresh]
-        name = _pick(self._rng, tuple(fresh or names))
+        name: str = _pick(self._rng, tuple(fresh or names))
         self._fresh.discard(name)
         return name
 

@@ -45,10 +45,14 @@ _VERBS: dict[str, Subgoal] = {"clean": "clean", "heat": "heat", "cool": "cool"}
 
 
 def _known(goal: Goal, belief: Belief) -> bool:
-    """Is it known where a goal object lies that still has to be fetched?"""
+    """Is it known where a goal object lies that still has to be fetched? What is done already does not count."""
+
+    def done(place: str, thing: str) -> bool:
+        there = goal.receptacle_type is not None and place.split(maxsplit=1)[0] == goal.receptacle_type
+        return there and (goal.state is None or belief.states.get(thing) == goal.state)
+
     return any(
-        thing.split()[0] == goal.object_type
+        thing.split()[0] == goal.object_type and not done(place, thing)
         for place, things in belief.contents.items()
-        if place.split()[0] != goal.receptacle_type
         for thing in things
     )
