@@ -11,6 +11,7 @@ from dualmind.agent.signals import monitor
 from dualmind.domains.base import Problem
 from dualmind.domains.household.domain import Household
 from dualmind.domains.household.expert import LocationPrior, Searcher
+from dualmind.domains.household.regret import as_good
 from dualmind.domains.household.rollout import Turn, roll
 from dualmind.domains.reasoning.domain import Reasoning, as_prompt
 from dualmind.models.system1 import FirstAnswer, System1
@@ -60,9 +61,9 @@ def label_questions(system1: System1, domain: Reasoning, problems: Sequence[Prob
 
 
 def label_games(system1: System1, problems: Sequence[Problem], prior: LocationPrior, max_steps: int) -> list[Labelled]:
-    """Each command that System 1 gives in its games; right is what the searcher would do with what has been seen.
+    """Each command that System 1 gives in its games; right is what the searcher would do, or what is as good.
 
-    Other commands can be as good, so the share of right ones is a lower bound.
+    See :func:`~dualmind.domains.household.regret.as_good`.
     """
     labelled: list[Labelled] = []
     progress = Progress("games", len(problems))
@@ -79,7 +80,9 @@ def label_games(system1: System1, problems: Sequence[Problem], prior: LocationPr
                 truth = turn.candidates[turn.commands.index(wanted)]
                 problem = batch[turn.index]
                 request = Request(Household.name, turn.prompt, turn.candidates, turn.tried)
-                labelled.append(Labelled(problem.id, problem.hops, request, first, first.answer == truth, truth))
+                given = turn.commands[turn.candidates.index(first.answer)]
+                right = as_good(problem.payload, prior, turn.belief, given, wanted)
+                labelled.append(Labelled(problem.id, problem.hops, request, first, right, truth))
             return [first.answer for first in firsts]
 
         roll([problem.payload for problem in batch], max_steps, choose)
