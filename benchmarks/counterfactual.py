@@ -6,8 +6,9 @@ answers held-out questions twice: greedily, and anew from the first step that is
 of questions that go from wrong to right minus the share that go from right to wrong.
 
 Two kinds of doubt: System 2's own (its least likely word of a step), and the exact checker's, which never doubts a
-right step. At least one word is replaced, so on chains of ten to twenty words 2 and 5 % are one and the same. Intervals
-resample questions, both arms of a seed on one question together.
+right step; an answer that was right in spite of a wrong step may still be lost. At least one word is replaced, so on
+chains of ten to twenty words 2 and 5 % are one and the same. Intervals resample questions, both arms of a seed on one
+question together; they do not hold how much the arms differ from start to start.
 
     python -m benchmarks.counterfactual [--seeds 3]
 """
