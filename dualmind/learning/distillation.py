@@ -152,9 +152,7 @@ def distill(
         check_vocabulary(teacher.tokenizer, student.tokenizer)
     lessons = ask(teacher, rows)
     if not lessons:
-        raise DistillationError(
-            f"System 2 gets none of {len(rows)} decisions right, so it has nothing to teach; train it"
-        )
+        raise DistillationError(f"System 2 gets none of {len(rows)} decisions right, so it can teach nothing; train it")
     draw = _Lessons(lessons, params, seed)
     generator = torch.Generator(device=student.model.device).manual_seed(seed)
     optimizer = torch.optim.AdamW(student.model.parameters(), lr=params.lr, weight_decay=0.0)
