@@ -23,10 +23,14 @@ def main() -> int:
     games: Path = given.games
     commands = [["benchmarks.engine_speed"], ["benchmarks.system1_speed"], ["benchmarks.unchanged_repro"]]
     commands += [["benchmarks.calibration_validity"], ["benchmarks.calibration_scale"]]
+    commands += [["benchmarks.look_up"], ["benchmarks.macro_micro"], ["benchmarks.counterfactual"]]
     if MADE.exists():
-        commands.append(["benchmarks.serving_load"])
+        commands += [["benchmarks.serving_load"], ["benchmarks.memory_gateway"]]
     else:
-        print(f"nothing was made yet ({MADE} is missing): benchmarks.serving_load is left out", file=sys.stderr)
+        print(
+            f"nothing was made yet ({MADE} is missing): benchmarks.serving_load and memory_gateway are left out",
+            file=sys.stderr,
+        )
     commands.append(["benchmarks.audit_questions", *_option("--mlflow-python", given.mlflow_python)])
     commands.append(["benchmarks.orchestration_cost", *_option("--kedro-python", given.kedro_python)])
     if Path("releases/r1").is_dir():

@@ -4,6 +4,7 @@
     ├── ParamsError            an unknown or missing key, or a value out of range, in a params file
     ├── GameError              a household game that cannot be read or played
     ├── QuestionError          a reasoning question that cannot be drawn, read or scored
+    ├── DebuggingError         a program that cannot be drawn, run or repaired
     ├── SymbolicError          an expression, formula or goal that cannot be read or takes too much to answer
     ├── DataError              a data set of the wrong form
     │   ├── ValidationFailed   a data set that did not pass its gate
@@ -13,7 +14,9 @@
     ├── LearningError          rewards that are no numbers, or a run that cannot be taken up again
     ├── DistillationError      a teacher and a student that do not speak one language
     ├── GateError              a gate that cannot be fitted, is damaged or belongs to other weights
+    ├── SkillError             a library of skills that cannot be read or written to
     ├── RequestError           a request that an agent cannot take
+    ├── GatewayError           a memory that is damaged, or an entry that may not be kept in it
     ├── CalibrationError       a threshold that cannot be proven, read or used
     │   ├── NoValidThreshold   none that passes at this alpha, delta and number of labels
     │   └── ThresholdMismatch  a threshold of other weights or of another gate
@@ -47,6 +50,10 @@ class GameError(DualmindError):
 
 class QuestionError(DualmindError):
     """A reasoning question cannot be drawn, read or scored."""
+
+
+class DebuggingError(DualmindError):
+    """A program of the debugging domain cannot be drawn, run or repaired."""
 
 
 class SymbolicError(DualmindError):
@@ -85,8 +92,16 @@ class GateError(DualmindError):
     """A gate cannot be fitted, is damaged, or belongs to other weights."""
 
 
+class SkillError(DualmindError):
+    """A library of skills is damaged, or a skill does not belong into it."""
+
+
 class RequestError(DualmindError):
     """A request is empty, too long or of an unknown form."""
+
+
+class GatewayError(DualmindError):
+    """A memory is damaged or of another form, or an entry may not be kept in it."""
 
 
 class CalibrationError(DualmindError):

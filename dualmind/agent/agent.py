@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -46,10 +46,35 @@ class Reply:
     steps: tuple[str, ...]  # System 2's, or none
     flops: int
     latency_ms: float  # wall time of the call, shared by all requests of a batch
+    remembered: bool = False  # System 2 has given this answer before, so it was not asked again; the tier stays its own
+
+
+class Memory(Protocol):
+    """What spares System 2 its thinking: :class:`~dualmind.memory.recall.Recall`."""
+
+    def recall(
+        self, requests: Sequence[Request], firsts: Sequence[FirstAnswer], tiers: Sequence[Tier]
+    ) -> list[Thinking | None]:
+        """Checked answers to exactly these requests, where System 2 is called and they are known."""
+        ...
+
+    def keep(
+        self,
+        requests: Sequence[Request],
+        firsts: Sequence[FirstAnswer],
+        tiers: Sequence[Tier],
+        thoughts: Sequence[Thinking | None],
+    ) -> None:
+        """Remember what System 2 has just answered; None where it was not asked."""
+        ...
 
 
 class Agent:
     """Both systems behind a gate.
+
+    With a memory, what System 2 answered before is not thought out again. The threshold's proof is about the requests
+    that score at or above it, and those System 1 answers alone, memory or not: neither scores nor tiers nor System 1's
+    own answers depend on what is remembered.
 
     Args:
         system1: answers first.
@@ -57,19 +82,28 @@ class Agent:
         gate: fitted on this System 1.
         threshold: of the gate's score; minus infinity: System 1 alone, infinity: System 2 alone.
         deep: score below which System 2 writes its steps; the gate's own if None.
+        memory: of System 2's answers, or none.
     """
 
     def __init__(
-        self, system1: System1, system2: System2, gate: Gate, threshold: float, deep: float | None = None
+        self,
+        system1: System1,
+        system2: System2,
+        gate: Gate,
+        threshold: float,
+        deep: float | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self.system1, self.system2, self.gate, self.threshold = system1, system2, gate, threshold
         self.deep = gate.file.deep if deep is None else deep
+        self.memory = memory
 
     def act(self, requests: Sequence[Request]) -> list[Reply]:
         """Answer requests in one batch.
 
         Raises:
             RequestError: a prompt is empty or longer than 512 words, or a command is empty.
+            GatewayError: the memory is damaged.
         """
         for request in requests:
             check(request)
@@ -77,7 +111,7 @@ class Agent:
         firsts = self.system1.answer([r.prompt for r in requests], [r.candidates for r in requests])
         signals, scores = self.judge(requests, firsts)
         tiers = [self.tier(float(score)) for score in scores]
-        thoughts = self.think(requests, tiers)
+        thoughts, remembered = self._remember_or_think(requests, firsts, tiers)
         probabilities = self.gate.probabilities(
             np.array([first.log_probability for first in firsts]), [r.domain for r in requests]
         )
@@ -94,13 +128,30 @@ class Agent:
                 score=float(score),
                 probability=float(probability),
                 steps=() if thought is None else thought.steps,
-                flops=self._flops(request, first, tier, thought),
+                flops=self._flops(request, first, tier, None if known else thought),
                 latency_ms=latency_ms,
+                remembered=known,
             )
-            for request, first, thought, tier, score, probability, (confidence, difficulty, curvature, repeats) in zip(
-                requests, firsts, thoughts, tiers, scores, probabilities, signals, strict=True
+            for request, first, thought, known, tier, score, probability, (
+                confidence, difficulty, curvature, repeats,
+            ) in zip(
+                requests, firsts, thoughts, remembered, tiers, scores, probabilities, signals, strict=True
             )
-        ]
+        ]  # fmt: skip
+
+    def _remember_or_think(
+        self, requests: Sequence[Request], firsts: Sequence[FirstAnswer], tiers: Sequence[Tier]
+    ) -> tuple[list[Thinking | None], list[bool]]:
+        """System 2's answers where it is called, of now or of before, and which of them are remembered."""
+        if self.memory is None:
+            return self.think(requests, tiers), [False] * len(requests)
+        known = self.memory.recall(requests, firsts, tiers)
+        assert all(own is None or tier != "system1" for own, tier in zip(known, tiers, strict=True))
+        asked: list[Tier] = ["system1" if own is not None else tier for own, tier in zip(known, tiers, strict=True)]
+        thoughts = self.think(requests, asked)
+        self.memory.keep(requests, firsts, tiers, thoughts)
+        both = [new if old is None else old for old, new in zip(known, thoughts, strict=True)]
+        return both, [own is not None for own in known]
 
     def judge(self, requests: Sequence[Request], firsts: Sequence[FirstAnswer]) -> tuple[np.ndarray, np.ndarray]:
         """Signals (N, 4) and scores (N,) of System 1's answers; a command that is no number counts as no trust."""
