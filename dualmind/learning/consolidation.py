@@ -108,7 +108,7 @@ def consolidate(
         tests: examples of the same tasks that are not learnt from.
         method: what is done against forgetting.
         params: how.
-        seed: of order, replay and sampled outcomes.
+        seed: of order, replay, sampled outcomes and a published model's dropout.
         vectorized: see :func:`~dualmind.learning.fisher.diagonal_fisher`.
         known: so many of the first tasks the model has learnt before: it is held to them, but they take no steps.
 
@@ -119,15 +119,17 @@ def consolidate(
     progress = Progress(f"consolidating, {method}", (len(stream) - known) * params.steps)
     before = np.array([test.accuracy() for test in tests])
     after = np.zeros((len(stream), len(tests)))
-    for i, task in enumerate(stream):
-        if i < known:
-            after[i] = before
-        else:
-            _learn(learner, i, task, params)
-            progress.update((i + 1 - known) * params.steps)
-            after[i] = [test.accuracy() for test in tests]
-        if i + 1 < len(stream):
-            learner.finish(task)
+    with torch.random.fork_rng():  # published checkpoints drop out by the global generator
+        torch.manual_seed(seed)
+        for i, task in enumerate(stream):
+            if i < known:
+                after[i] = before
+            else:
+                _learn(learner, i, task, params)
+                progress.update((i + 1 - known) * params.steps)
+                after[i] = [test.accuracy() for test in tests]
+            if i + 1 < len(stream):
+                learner.finish(task)
     return Trajectory(tuple(task.name for task in stream), before, after, known)
 
 

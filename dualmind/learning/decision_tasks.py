@@ -11,9 +11,9 @@ from dualmind.data.decisions import DecisionRow
 from dualmind.learning.stream import Task
 from dualmind.learning.writing import IGNORED
 from dualmind.models.encoder_decoder import CompactForConditionalGeneration
-from dualmind.models.scoring import HIDDEN
+from dualmind.models.scoring import HIDDEN, pad_rows
 from dualmind.models.system2 import System2, with_plan
-from dualmind.models.text_model import TextModel, pad_rows
+from dualmind.models.text_model import TextModel
 
 
 class Choosing(nn.Module):

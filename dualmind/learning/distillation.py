@@ -21,10 +21,10 @@ from dualmind.data.decisions import DecisionRow
 from dualmind.errors import DistillationError
 from dualmind.learning.batching import batches
 from dualmind.learning.writing import IGNORED
-from dualmind.models.scoring import HIDDEN
-from dualmind.models.system1 import MAX_ANSWER_WORDS, System1
+from dualmind.models.scoring import HIDDEN, pad_rows
+from dualmind.models.system1 import System1
 from dualmind.models.system2 import ANSWER, MAX_RATIONALE_WORDS, System2, Thinking
-from dualmind.models.text_model import TextModel, pad_rows
+from dualmind.models.text_model import MAX_ANSWER_WORDS, TextModel
 from dualmind.progress import Progress
 
 _BATCH = 128  # prompts that the teacher reads at a time
@@ -143,7 +143,7 @@ def distill(
         student: with the teacher's vocabulary.
         rows: decisions with commands, questions, or both.
         params: how.
-        seed: of the order and of sampled texts.
+        seed: of the order, of sampled texts and of a published student's dropout.
 
     Raises:
         DistillationError: the vocabularies differ though words are weighed softly, or the teacher gets nothing right.
@@ -152,34 +152,34 @@ def distill(
         check_vocabulary(teacher.tokenizer, student.tokenizer)
     lessons = ask(teacher, rows)
     if not lessons:
-        raise DistillationError(
-            f"System 2 gets none of {len(rows)} decisions right, so it has nothing to teach; train it"
-        )
+        raise DistillationError(f"System 2 gets none of {len(rows)} decisions right, so it can teach nothing; train it")
     draw = _Lessons(lessons, params, seed)
     generator = torch.Generator(device=student.model.device).manual_seed(seed)
     optimizer = torch.optim.AdamW(student.model.parameters(), lr=params.lr, weight_decay=0.0)
     progress = Progress("distilling", params.steps)
     curve: list[dict[str, float]] = []
     recent: list[dict[str, float]] = []
-    for step in range(params.steps):
-        student.scorer.train()
-        optimizer.param_groups[0]["lr"] = params.lr * (1 - step / params.steps)
-        choices, questions, own_texts = draw.next()
-        losses: dict[str, Tensor] = {}
-        if choices:
-            losses |= _choice_losses(student, choices, params)
-        if questions:
-            losses |= _answer_losses(teacher, student, questions, params, generator if own_texts else None)
-        loss = torch.stack(list(losses.values())).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(student.model.parameters(), params.gradient_clip)
-        optimizer.step()
-        recent.append({name: float(value.detach()) for name, value in losses.items()})
-        if (step + 1) % _EVERY == 0 or step + 1 == params.steps:
-            curve.append({"step": step + 1, **_means(recent)})
-            recent.clear()
-            progress.update(step + 1, f"loss {float(loss.detach()):.3f}")
+    with torch.random.fork_rng():  # published checkpoints drop out by the global generator
+        torch.manual_seed(seed)
+        for step in range(params.steps):
+            student.scorer.train()
+            optimizer.param_groups[0]["lr"] = params.lr * (1 - step / params.steps)
+            choices, questions, own_texts = draw.next()
+            losses: dict[str, Tensor] = {}
+            if choices:
+                losses |= _choice_losses(student, choices, params)
+            if questions:
+                losses |= _answer_losses(teacher, student, questions, params, generator if own_texts else None)
+            loss = torch.stack(list(losses.values())).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(student.model.parameters(), params.gradient_clip)
+            optimizer.step()
+            recent.append({name: float(value.detach()) for name, value in losses.items()})
+            if (step + 1) % _EVERY == 0 or step + 1 == params.steps:
+                curve.append({"step": step + 1, **_means(recent)})
+                recent.clear()
+                progress.update(step + 1, f"loss {float(loss.detach()):.3f}")
     student.scorer.eval()
     return DistillationReport(curve, len(rows), len(lessons))
 

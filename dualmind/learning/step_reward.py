@@ -31,8 +31,8 @@ from dualmind.errors import LearningError
 from dualmind.learning.skipped import Skipped
 from dualmind.models.encoder_decoder import CompactForConditionalGeneration
 from dualmind.models.reasoner import ReasonerForConditionalGeneration
+from dualmind.models.scoring import pad_rows
 from dualmind.models.system2 import MAX_RATIONALE_WORDS, System2
-from dualmind.models.text_model import pad_rows
 
 Floats = NDArray[np.float64]
 Check = Callable[[Sequence[str]], bool]  # is the last of these steps right, given those before it?

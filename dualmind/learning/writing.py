@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from dualmind.models.config import MAX_REASONING_STEPS
 from dualmind.models.levels import Thought
-from dualmind.models.text_model import pad_rows
+from dualmind.models.scoring import pad_rows
 
 IGNORED = -100  # label that cross-entropy leaves out
 _STEP = re.compile(r"#\d+ ([^#=]+)")

@@ -37,6 +37,17 @@ class ScoringBatch:
         return ScoringBatch(*(getattr(self, name).to(device) for name in self.__slots__))
 
 
+def pad_rows(rows: Sequence[NDArray[np.int64]], pad: int) -> tuple[Tensor, Tensor]:
+    """Token ids as one tensor (B, L) and its mask (B, L), 1 for tokens."""
+    longest = max(map(len, rows))
+    ids = np.full((len(rows), longest), pad, dtype=np.int64)
+    mask = np.zeros((len(rows), longest), dtype=np.int64)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = row
+        mask[i, : len(row)] = 1
+    return torch.from_numpy(ids), torch.from_numpy(mask)
+
+
 def collate(
     prompts: Sequence[NDArray[np.int64]], commands: Sequence[Sequence[tuple[int, ...]]], pad: int
 ) -> ScoringBatch:
@@ -47,20 +58,16 @@ def collate(
         commands: token ids of each prompt's commands, none of them empty.
         pad: id of padding.
     """
-    longest, most = max(map(len, prompts)), max(map(len, commands))
-    prompt_ids = np.full((len(prompts), longest), pad)
-    prompt_mask = np.zeros((len(prompts), longest), dtype=np.int64)
-    rows = np.zeros((len(prompts), most), dtype=np.int64)
-    command_mask = np.zeros((len(prompts), most), dtype=np.bool_)
+    most = max(map(len, commands))
+    rows = np.zeros((len(commands), most), dtype=np.int64)
+    command_mask = np.zeros((len(commands), most), dtype=np.bool_)
     distinct: dict[tuple[int, ...], int] = {}
-    for i, (prompt, own) in enumerate(zip(prompts, commands, strict=True)):
-        prompt_ids[i, : len(prompt)] = prompt
-        prompt_mask[i, : len(prompt)] = 1
+    for i, own in enumerate(commands):
         rows[i, : len(own)] = [distinct.setdefault(command, len(distinct)) for command in own]
         command_mask[i, : len(own)] = True
     offsets = np.cumsum([0, *map(len, distinct)])[:-1]
     tokens = np.fromiter((token for command in distinct for token in command), np.int64)
-    return ScoringBatch(*map(torch.from_numpy, (prompt_ids, prompt_mask, tokens, offsets, rows, command_mask)))
+    return ScoringBatch(*pad_rows(prompts, pad), *map(torch.from_numpy, (tokens, offsets, rows, command_mask)))
 
 
 class CommandScorer(nn.Module):

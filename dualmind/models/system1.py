@@ -15,11 +15,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from dualmind.errors import CheckpointError
 from dualmind.models.config import CompactConfig
 from dualmind.models.encoder_decoder import CompactForConditionalGeneration
-from dualmind.models.text_model import PublishedParams, TextModel, load_published, pad_rows
+from dualmind.models.scoring import pad_rows
+from dualmind.models.text_model import MAX_ANSWER_WORDS, PublishedParams, TextModel, load_published
 from dualmind.models.tokenizer import build_tokenizer
 
 MAX_PARAMETERS = 1_000_000_000  # System 1 is the small one
-MAX_ANSWER_WORDS = 16
 
 
 class CompactParams(BaseModel):

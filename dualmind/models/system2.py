@@ -10,11 +10,10 @@ from torch import Tensor
 
 from dualmind.models.config import MAX_REASONING_STEPS, ReasonerConfig
 from dualmind.models.reasoner import ReasonerForConditionalGeneration
-from dualmind.models.text_model import PublishedParams, TextModel, load_published
+from dualmind.models.text_model import MAX_ANSWER_WORDS, PublishedParams, TextModel, load_published
 from dualmind.models.tokenizer import build_tokenizer
 
 ANSWER = "="  # stands between the steps and the answer
-MAX_ANSWER_WORDS = 16
 MAX_RATIONALE_WORDS = 96
 _MAX_PLAN_WORDS = 8  # "put alarmclock in sidetable" has four
 

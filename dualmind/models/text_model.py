@@ -23,8 +23,10 @@ from dualmind.models.checkpoint import Checkpoint
 from dualmind.models.decoding import Written
 from dualmind.models.encoder_decoder import CompactForConditionalGeneration
 from dualmind.models.reasoner import ReasonerForConditionalGeneration
-from dualmind.models.scoring import CommandScorer, ScoringBatch, collate
+from dualmind.models.scoring import CommandScorer, ScoringBatch, collate, pad_rows
 from dualmind.models.tokenizer import WordIds
+
+MAX_ANSWER_WORDS = 16  # of an answer without steps, by either system
 
 
 class PublishedParams(BaseModel):
@@ -112,7 +114,7 @@ class TextModel:
             prefix: text given beforehand, the same for all.
             stop: words, each one token, that end a text as the end does.
             temperature: 0 takes the likeliest word, else words are drawn.
-            generator: source of the draws; of our own models only.
+            generator: source of the draws.
             max_steps: steps of the reasoning level at most, where the model has one.
 
         Raises:
@@ -121,7 +123,7 @@ class TextModel:
         ids, mask = pad_rows(self.prompt_ids(prompts), self.pad_id)
         ids, mask = ids.to(self.model.device), mask.to(self.model.device)
         if not isinstance(self.model, CompactForConditionalGeneration):
-            return self._generate(ids, mask, max_words, copies, prefix, stop, temperature)
+            return self._generate(ids, mask, max_words, copies, prefix, stop, temperature, generator)
         return self.write_from(
             self._memory(ids, mask, max_steps), ids, mask, max_words=max_words, copies=copies, prefix=prefix,
             stop=stop, temperature=temperature, generator=generator,
@@ -142,7 +144,7 @@ class TextModel:
     ) -> list[list[Written]]:
         """:meth:`write` where the prompts (B, L) were read before: ``memory`` (B, M, D) is what the decoder reads."""
         if not isinstance(self.model, CompactForConditionalGeneration):
-            return self._generate(ids, mask, max_words, copies, prefix, stop, temperature)
+            return self._generate(ids, mask, max_words, copies, prefix, stop, temperature, generator)
         return decoding.write(
             self.model, memory, mask, max_words=max_words, copies=copies, prefix=self.command_ids([prefix])[0],
             stop=self._stop_ids(stop), temperature=temperature, generator=generator,
@@ -190,6 +192,7 @@ class TextModel:
         prefix: str,
         stop: Sequence[str],
         temperature: float,
+        generator: torch.Generator | None,
     ) -> list[list[Written]]:
         """The same with a published model, by transformers' own loop."""
         config = self.model.generation_config
@@ -204,10 +207,15 @@ class TextModel:
             inputs["decoder_input_ids"] = torch.cat((start, told), 1)
         elif given:
             inputs = {"input_ids": torch.cat((ids, told), 1), "attention_mask": torch.cat((mask, told * 0 + 1), 1)}
-        out = self.model.generate(
-            **inputs, max_new_tokens=max_words + 1 - len(given), num_return_sequences=copies, eos_token_id=ends,
-            output_scores=True, return_dict_in_generate=True, num_beams=1, **sampling,
-        )  # fmt: skip
+        with torch.random.fork_rng(
+            enabled=generator is not None
+        ):  # it takes no generator, and draws from the global one
+            if generator is not None:
+                torch.manual_seed(int(torch.randint(2**62, (1,), generator=generator, device=generator.device)))
+            out = self.model.generate(
+                **inputs, max_new_tokens=max_words + 1 - len(given), num_return_sequences=copies, eos_token_id=ends,
+                output_scores=True, return_dict_in_generate=True, num_beams=1, **sampling,
+            )  # fmt: skip
         logits = torch.stack(out.scores, 1).float().log_softmax(-1)  # (R, T, V)
         words = out.sequences[:, -logits.shape[1] :]  # (R, T)
         entropy = -(logits.exp() * logits.clamp_min(-1e9)).sum(-1) / np.log(logits.shape[-1])  # (R, T)
@@ -230,34 +238,29 @@ def load_published(
         decoder_only: accept decoder-only models too.
 
     Raises:
-        CheckpointError: it is not there, has no safetensors weights, or is of another kind.
+        CheckpointError: it is not there, has no safetensors weights, is damaged, or is of another kind.
     """
-    options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32}
+    options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
+    remedy = "download it beforehand, whole and with safetensors weights, and give its folder"
     try:
         tokenizer = AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)
         try:
-            model = AutoModelForSeq2SeqLM.from_pretrained(checkpoint, **options)
+            model, found = AutoModelForSeq2SeqLM.from_pretrained(checkpoint, **options)
         except ValueError:  # its configuration is none of an encoder-decoder
             if not decoder_only:
                 raise
-            model = AutoModelForCausalLM.from_pretrained(checkpoint, **options)
-    except (OSError, ValueError) as error:
+            model, found = AutoModelForCausalLM.from_pretrained(checkpoint, **options)
+    except Exception as error:  # what a wrong value raises depends on the model's own code
         raise CheckpointError(
-            f"{key} = {checkpoint!r} cannot be loaded from this machine ({str(error)[:300]}); "
-            "download it beforehand, with safetensors weights, and give its folder"
+            f"{key} = {checkpoint!r} cannot be loaded from this machine ({error!r:.400}); {remedy}"
         ) from error
+    if missing := sorted(found["missing_keys"]):  # transformers would draw them anew, and say so in its log alone
+        raise CheckpointError(f"{key} = {checkpoint!r} lacks the weights {', '.join(missing[:8])}; {remedy}")
+    if tokenizer.pad_token_id is None:
+        raise CheckpointError(
+            f"{key} = {checkpoint!r} has a tokenizer without padding; name its pad_token, and give its folder"
+        )
     return model, tokenizer
-
-
-def pad_rows(rows: Sequence[NDArray[np.int64]], pad: int) -> tuple[Tensor, Tensor]:
-    """Token ids as one tensor (B, L) and its mask (B, L), 1 for tokens."""
-    longest = max(map(len, rows))
-    ids = np.full((len(rows), longest), pad, dtype=np.int64)
-    mask = np.zeros((len(rows), longest), dtype=np.int64)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)] = row
-        mask[i, : len(row)] = 1
-    return torch.from_numpy(ids), torch.from_numpy(mask)
 
 
 def _cut(

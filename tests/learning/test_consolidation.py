@@ -48,6 +48,19 @@ def run(method: Method, params: ConsolidationParams = PARAMS, seed: int = 0) -> 
     return consolidate(tasks, tasks, method, params, seed=seed)
 
 
+def test_dropout_follows_the_seed_and_leaves_the_global_generator() -> None:
+    def learnt(state: int) -> torch.Tensor:
+        tasks = two_tasks()
+        assert isinstance(tasks[0].module, nn.Sequential)
+        tasks[0].module.insert(2, nn.Dropout(0.3))  # as published checkpoints have; both tasks share the module
+        torch.manual_seed(state)
+        consolidate(tasks, tasks, "sequential", PARAMS.model_copy(update={"steps": 3}), seed=4)
+        assert torch.equal(torch.rand(1), torch.rand(1, generator=torch.Generator().manual_seed(state)))
+        return torch.cat([p.detach().flatten() for p in tasks[0].module.parameters()])
+
+    assert torch.equal(learnt(1), learnt(2))
+
+
 def test_the_penalty_is_the_quadratic_of_kirkpatrick_and_vanishes_at_its_anchor() -> None:
     task = logistic()
     anchor = Anchor.of(fisher(task, "exact"), task.module)

@@ -1,6 +1,7 @@
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,11 +25,13 @@ from dualmind.learning.distillation import (
 from dualmind.learning.writing import TokenizedTexts
 from dualmind.models.system1 import System1
 from dualmind.models.system2 import System2
+from dualmind.models.text_model import PublishedParams
 from dualmind.models.tokenizer import build_tokenizer
 from stages.pretrain import texts
 from tests.learning.demonstrations import SMALL, demonstrations
 from tests.learning.test_cloning import PARAMS as CLONING
 from tests.models.test_compression import REASONER
+from tests.models.test_system1 import tiny_published
 
 PARAMS = DistillationParams(
     steps=60, batch_size=16, lr=0.01, gradient_clip=1.0, temperature=2.0, soft_weight=0.5, on_policy=0.5,
@@ -74,6 +77,20 @@ def test_a_student_learns_the_answers_of_its_teacher_and_a_seed_gives_the_same_w
     assert {"answer_soft", "answer_hard", "answer_own"} <= set().union(*report.curve)
     found = system.answer([row.prompt for row in QUESTIONS], [()] * len(QUESTIONS))
     assert np.mean([a.answer == row.target for a, row in zip(found, QUESTIONS, strict=True)]) > 0.6
+
+
+def test_dropout_of_a_published_student_follows_the_seed_and_leaves_the_global_generator(tmp_path: Path) -> None:
+    folder = tiny_published("t5", tmp_path)  # T5 drops 0.1 of its states
+    params = PARAMS.model_copy(update={"steps": 2, "soft_weight": 0.0})  # its vocabulary is another one
+
+    def taught(state: int) -> torch.Tensor:
+        own = System1.build(PublishedParams(kind="published", checkpoint=str(folder)), [], seed=0)
+        torch.manual_seed(state)
+        distill(teacher(), own, QUESTIONS[:16], params, seed=4)
+        assert torch.equal(torch.rand(1), torch.rand(1, generator=torch.Generator().manual_seed(state)))
+        return torch.cat([p.detach().flatten() for p in own.model.parameters()])
+
+    assert torch.equal(taught(1), taught(2))
 
 
 def test_the_teacher_teaches_only_what_it_gets_right() -> None:

@@ -1,8 +1,10 @@
 import itertools
+import json
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
 from dualmind.errors import CheckpointError
@@ -104,6 +106,45 @@ def test_dropout_of_a_published_checkpoint_follows_the_seed_and_leaves_the_globa
 def test_published_checkpoint_that_is_not_there_is_refused_with_the_remedy() -> None:
     with pytest.raises(CheckpointError, match="download it beforehand"):
         System1.build(PublishedParams(kind="published", checkpoint="google/no-such-model"), [], seed=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer.json", "{}"),
+        ("tokenizer.json", '{"model": {"type": "WordLevel"}}'),
+        ("config.json", {"num_heads": 0}),
+        ("config.json", {"d_model": "wide"}),
+        ("config.json", {"d_ff": -3}),
+        ("config.json", {"d_ff": 32}),
+        ("model.safetensors", "cut off"),
+    ],
+)
+def test_a_damaged_published_checkpoint_is_refused_with_the_remedy(name: str, content: object, tmp_path: Path) -> None:
+    file = tiny_published("t5", tmp_path) / name
+    if isinstance(content, dict):
+        content = json.dumps({**json.loads(file.read_text()), **content})
+    file.write_text(str(content))
+    with pytest.raises(
+        CheckpointError, match=r"pretrain\.system1\.model\.checkpoint = .*; download it beforehand, whole"
+    ):
+        System1.build(PublishedParams(kind="published", checkpoint=str(tmp_path)), [], seed=0)
+
+
+def test_a_published_checkpoint_that_lacks_weights_is_not_filled_with_random_ones(tmp_path: Path) -> None:
+    file = tiny_published("t5", tmp_path) / "model.safetensors"
+    weights = load_file(file)
+    lost = next(name for name in weights if name.endswith("DenseReluDense.wi.weight"))
+    save_file({name: own for name, own in weights.items() if name != lost}, file, metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=rf"lacks the weights {lost}; download"):
+        System1.build(PublishedParams(kind="published", checkpoint=str(tmp_path)), [], seed=0)
+
+
+def test_a_published_tokenizer_without_padding_is_refused(tmp_path: Path) -> None:
+    file = tiny_published("t5", tmp_path) / "tokenizer_config.json"
+    file.write_text(json.dumps({k: v for k, v in json.loads(file.read_text()).items() if k != "pad_token"}))
+    with pytest.raises(CheckpointError, match="has a tokenizer without padding; name its pad_token"):
+        System1.build(PublishedParams(kind="published", checkpoint=str(tmp_path)), [], seed=0)
 
 
 def test_a_pickled_published_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -61,6 +61,17 @@ def test_no_more_words_are_written_than_allowed(model: TextModel) -> None:
         assert len(write(model, "clean mug", max_words=max_words).ids) <= max_words
 
 
+def test_draws_come_from_the_generator_and_leave_the_global_one(model: TextModel) -> None:
+    def draw(state: int, seed: int) -> list[tuple[int, ...]]:
+        torch.manual_seed(state)
+        source = torch.Generator().manual_seed(seed)
+        (texts,) = model.write([PROMPT], max_words=8, copies=4, temperature=2.0, generator=source)
+        assert torch.equal(torch.rand(1), torch.rand(1, generator=torch.Generator().manual_seed(state)))
+        return [written.ids for written in texts]
+
+    assert draw(1, 5) == draw(2, 5) != draw(1, 6)
+
+
 def test_writing_stops_before_a_stop_word(model: TextModel) -> None:
     free = words(model, write(model, "clean"))
     word = next((own for own in free[1:] if not own.startswith("<")), None)
