@@ -10,7 +10,7 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -314,8 +314,7 @@ def main() -> None:
             "seeds": RUNS if "runs" in claim else STREAMS,
             "command": f"python -m benchmarks.calibration_validity{' --decisions FILE' if path else ''}",
         }
-        measured = Row.of(found, target=target or 0.0, at_most=at_most, begun=begun, **words)
-        return measured if target is not None else replace(measured, target=None, reached=None)
+        return Row.of(found, target=target, at_most=at_most, begun=begun, **words)
 
     rows = threshold_rows(population, "given decisions" if path else "synthetic decisions", row) + monitor_rows(row)
     print(write_rows("calibration_validity", rows).read_text())

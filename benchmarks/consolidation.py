@@ -92,10 +92,9 @@ def with_strength(strength: float) -> ConsolidationParams:
 
 def row(claim: str, unit: str, found: Interval, baseline: str, begun: float) -> Row:
     """A figure that is reported without a target."""
-    return Row(
-        claim=claim, unit=unit, value=found.value, low=found.low, high=found.high, target=None, reached=None,
-        baseline=baseline, seeds=SEEDS, command="python -m benchmarks.consolidation", threads=1,
-        minutes=round((time.monotonic() - begun) / 60, 1),
+    return Row.of(
+        found, target=None, begun=begun, claim=claim, unit=unit, baseline=baseline, seeds=SEEDS,
+        command="python -m benchmarks.consolidation",
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import argparse
 import copy
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -176,26 +176,21 @@ def rate_rows(
         )  # fmt: skip
         gain = paired_bootstrap(ours.tolist(), control.tolist(), np.random.default_rng(0))
         rows.append(
-            reported(
-                gain, unit="share of questions", baseline=told, **words,
+            Row.of(
+                gain, target=None, unit="share of questions", baseline=told, **words,
                 claim=f"self-correction at {rate:.0%} minus the control's, {kind} doubt",
             )
         )  # fmt: skip
     firsts = [np.concatenate([own[arm].first for own in judged]).astype(float) for arm in (rate, 0.0)]
     gain = paired_bootstrap(firsts[0].tolist(), firsts[1].tolist(), np.random.default_rng(0))
     rows.append(
-        reported(
-            gain, unit="share of questions", **words,
+        Row.of(
+            gain, target=None, unit="share of questions", **words,
             claim=f"first answers right at {rate:.0%} replaced words, minus the control's",
             baseline=f"control {firsts[1].mean():.3f}; {number:.0f} pairs a seed, {replaced:.1f} words replaced",
         )
     )  # fmt: skip
     return rows
-
-
-def reported(found: Interval, **words: Any) -> Row:
-    """A row without a claim to reach."""
-    return replace(Row.of(found, target=0.0, **words), target=None, reached=None)
 
 
 def best_row(judged: Sequence[dict[float, Judged]], begun: float) -> Row:
@@ -229,9 +224,10 @@ def main() -> None:
     rows.append(best_row(judged, begun))
     firsts = [float(own[0.0].first.mean()) for own in judged]
     rows.append(
-        reported(
-            bootstrap_mean(firsts, np.random.default_rng(0)), begun=begun, claim="the control's first answers right",
-            unit="share of questions", baseline=f"{CLONED} steps of cloning and {STEPS} more", seeds=seeds,
+        Row.of(
+            bootstrap_mean(firsts, np.random.default_rng(0)), target=None, begun=begun,
+            claim="the control's first answers right", unit="share of questions",
+            baseline=f"{CLONED} steps of cloning and {STEPS} more", seeds=seeds,
             command="python -m benchmarks.counterfactual",
         )
     )  # fmt: skip

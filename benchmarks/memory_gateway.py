@@ -10,7 +10,7 @@ counts as wrong where System 2, asked at that moment, says something else. Inter
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.results_file import Row, write_rows
 from dualmind.agent.agent import Agent, Reply, Request
-from dualmind.agent.gate import Gate, GateFile
+from dualmind.agent.gate import Gate, confidence_gate
 from dualmind.domains.reasoning.domain import Reasoning, as_prompt
 from dualmind.domains.reasoning.families import FAMILIES
 from dualmind.domains.reasoning.generate import Mix, generate_questions
@@ -88,17 +88,11 @@ def train(asked: Sequence[Question]) -> tuple[System1, System2]:
     return system1, system2
 
 
-def gate_of(system1: System1, requests: Sequence[Request]) -> tuple[Gate, float]:
+def gate_of(system1: System1, system2: System2, requests: Sequence[Request]) -> tuple[Gate, float]:
     """A gate that goes by confidence alone, and the threshold at which System 1 keeps half of the questions."""
-    file = GateFile(
-        weights_digest=ONE, temperatures={"reasoning": 1.0}, means=[0.0] * 4, scales=[1.0] * 4,
-        coefficients=[1.0, 0.0, 0.0, 0.0], intercepts={"reasoning": 0.0}, deep=2.0, centres=[[0.0] * WIDTH],
-        distances=[np.linspace(0, 100, 101).tolist()], errors=[0.0], inner=[[0.0] * WIDTH], bias=[0.0], outer=[0.0],
-        offset=0.0,
-    )  # fmt: skip
-    gate = Gate.of(file)
+    gate = confidence_gate(ONE, [Reasoning.name], WIDTH)
     firsts = system1.answer([request.prompt for request in requests], [()] * len(requests))
-    _, scores = Agent.judge(Agent(system1, None, gate, 0.0), requests, firsts)  # type: ignore[arg-type]  # not asked
+    _, scores = Agent(system1, system2, gate, 0.0).judge(requests, firsts)
     return gate, float(np.median(scores))
 
 
@@ -140,11 +134,10 @@ def rows(streams: Sequence[Stream], begun: float) -> list[Row]:
     def row(
         values: Sequence[float], claim: str, baseline: str, *, target: float | None = None, most: bool = False
     ) -> Row:
-        made = Row.of(
-            bootstrap_mean(values, np.random.default_rng(0)), target=target or 0.0, at_most=most, begun=begun,
+        return Row.of(
+            bootstrap_mean(values, np.random.default_rng(0)), target=target, at_most=most, begun=begun,
             claim=claim, unit="share", baseline=baseline, seeds=len(streams), command=COMMAND,
         )  # fmt: skip
-        return made if target is not None else replace(made, target=None, reached=None)
 
     sizes = {"working": WORKING, "shared": SHARED, "core": CORE}
     made = [
@@ -181,7 +174,7 @@ def main() -> None:
     asked = questions()
     system1, system2 = train(asked)
     requests = [Request(Reasoning.name, as_prompt(own.text)) for own in asked if own.split != "train"]
-    gate, threshold = gate_of(system1, requests)
+    gate, threshold = gate_of(system1, system2, requests)
     plain = Agent(system1, system2, gate, threshold, np.inf)
     truths = [thought.answer for thought in system2.answer([request.prompt for request in requests])]
     with tempfile.TemporaryDirectory() as folder:

@@ -9,7 +9,6 @@ seed; intervals resample questions, all ways to answer one question together.
 import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -71,10 +70,10 @@ def hard_rows(judged: Judged, answered: Sequence[Answered]) -> list[Row]:
     )
     found = bootstrap_mean(right(asked).tolist(), np.random.default_rng(0))
     longest = Row.of(
-        found, target=0.0, begun=begun, claim="System 2 on 9 to 12 hops, more than it was trained on",
+        found, target=None, begun=begun, claim="System 2 on 9 to 12 hops, more than it was trained on",
         unit="share right", baseline="reported only", seeds=1, command=COMMAND,
     )  # fmt: skip
-    rows.append(replace(longest, target=None, reached=None))
+    rows.append(longest)
     return rows
 
 

@@ -60,7 +60,7 @@ class Row:
         cls,
         found: Interval | None,
         *,
-        target: float,
+        target: float | None,
         at_most: bool = False,
         begun: float,
         **words: Any,
@@ -69,13 +69,15 @@ class Row:
 
         Args:
             found: what was measured, or None.
-            target: what is claimed.
+            target: what is claimed; None where something is only reported.
             at_most: is less better?
             begun: ``time.monotonic()`` when the measurement began.
             words: claim, unit, baseline, seeds and command.
         """
         value, low, high = (None, None, None) if found is None else (found.value, found.low, found.high)
-        reached = None if found is None else found.high <= target if at_most else found.low >= target
+        reached = None
+        if found is not None and target is not None:
+            reached = found.high <= target if at_most else found.low >= target
         minutes = round((time.monotonic() - begun) / 60, 1)
         return cls(value=value, low=low, high=high, target=target, reached=reached, threads=1, minutes=minutes, **words)
 

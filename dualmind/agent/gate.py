@@ -126,11 +126,17 @@ class Gate:
         return found
 
 
-def confidence_gate(weights_digest: str, domains: Sequence[str]) -> Gate:
-    """The plainest gate: its score grows with the confidence alone. It needs no labelled decisions."""
+def confidence_gate(weights_digest: str, domains: Sequence[str], width: int = 1) -> Gate:
+    """The plainest gate: its score grows with the confidence alone. It needs no labelled decisions.
+
+    Args:
+        weights_digest: MD5 of the System 1 that it is for.
+        domains: that it knows.
+        width: numbers of that System 1's readings.
+    """
     numbers = {"means": [0.0] * 4, "scales": [1.0] * 4, "coefficients": [1.0, 0.0, 0.0, 0.0], "deep": 0.0}
-    parts = {"centres": [[0.0]], "distances": [[0.0] * 101], "errors": [0.5]}
-    value = {"inner": [[0.0]], "bias": [0.0], "outer": [0.0], "offset": 0.0}
+    parts = {"centres": [[0.0] * width], "distances": [[0.0] * 101], "errors": [0.5]}
+    value = {"inner": [[0.0] * width], "bias": [0.0], "outer": [0.0], "offset": 0.0}
     given = {"weights_digest": weights_digest, "temperatures": {}, "intercepts": dict.fromkeys(domains, 0.0)}
     return Gate.of(GateFile.model_validate({**given, **numbers, **parts, **value}))
 

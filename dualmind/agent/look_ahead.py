@@ -9,7 +9,16 @@ from dataclasses import dataclass
 
 import torch
 
-from dualmind.agent.stepwise import NUM_CANDIDATES, Candidate, Chain, StepScorer, Writer
+from dualmind.agent.stepwise import (
+    NUM_CANDIDATES,
+    Candidate,
+    Chain,
+    StepScorer,
+    Writer,
+    before_step,
+    ended_in_answer,
+    write_answer,
+)
 from dualmind.domains.reasoning.question import MAX_HOPS, parse_output
 from dualmind.errors import LearningError
 from dualmind.models.decoding import Written
@@ -64,7 +73,7 @@ def look_ahead(
     steps: list[str] = []
     total, last = 0.0, False
     while not last and len(steps) < max_steps:
-        prefix = " ".join([*_numbered(steps), f"#{len(steps) + 1}"])
+        prefix = before_step(steps)
         if len(prefix.split()) >= max_words:
             return Chain(tuple(steps), "", total)
         (rows,) = writer.write(
@@ -82,11 +91,8 @@ def look_ahead(
             return Chain(tuple(steps), "", total)
         steps.append(best.steps[0])
         last = bool(best.last) and len(best.steps) == 1
-    prefix = " ".join([*_numbered(steps), ANSWER])
-    if len(prefix.split()) >= max_words:
-        return Chain(tuple(steps), "", total)
-    ((written,),) = writer.write([prompt], max_words=max_words, prefix=prefix)
-    return Chain(tuple(steps), parse_output(writer.text(written))[1], total + written.log_probability)
+    answer, log_probability = write_answer(writer, prompt, steps, max_words)
+    return Chain(tuple(steps), answer, total + log_probability)
 
 
 def _stops(num_kept: int, depth: int) -> list[str]:
@@ -100,11 +106,7 @@ def _way(writer: Writer, written: Written, num_kept: int) -> Way | None:
     steps = parse_output(writer.text(written))[0][num_kept:]
     if not steps or not all(steps):
         return None
-    ended_by = ""
-    if written.stopped_by is not None:
-        ended_by = writer.text(Written((written.stopped_by,), 0.0, 0.0, complete=True))
-    last = {ANSWER: True, f"#{num_kept + len(steps) + 1}": False}.get(ended_by)
-    return Way(steps, last, written.log_probability)
+    return Way(steps, ended_in_answer(writer, written, num_kept + len(steps)), written.log_probability)
 
 
 def _worst(scorer: StepScorer, prompt: str, kept: Sequence[str], way: Way) -> float:
@@ -116,7 +118,3 @@ def _worst(scorer: StepScorer, prompt: str, kept: Sequence[str], way: Way) -> fl
         scores += scorer.score(prompt, before, [Candidate(step, last, way.log_probability / len(way.steps))])
         before.append(step)
     return min(scores)
-
-
-def _numbered(steps: Sequence[str]) -> list[str]:
-    return [f"#{number} {step}" for number, step in enumerate(steps, start=1)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dualmind.agent.stepwise import Chain, Writer, majority_of, whole_chains
+from dualmind.agent.stepwise import Chain, Writer, before_step, majority_of, whole_chains
 from dualmind.domains.reasoning.question import parse_output
 from dualmind.symbolic.checker import Checker
 
@@ -64,12 +64,8 @@ def try_twice(
         strict=True,
     ):
         place = doubt(prompt, first)
-        if place is None:
-            found.append(Tries(first, first))
-            continue
-        kept = [f"#{number} {step}" for number, step in enumerate(first.steps[:place], start=1)]
-        prefix = " ".join([*kept, f"#{place + 1}"])
-        if len(prefix.split()) >= max_words:
+        prefix = "" if place is None else before_step(first.steps[:place])
+        if place is None or len(prefix.split()) >= max_words:
             found.append(Tries(first, first))
             continue
         (rows,) = writer.write(

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from dualmind.domains.reasoning.question import MAX_HOPS, parse_output, write_output
+from dualmind.domains.reasoning.question import MAX_HOPS, number_steps, parse_output, write_output
 from dualmind.models.decoding import Written
 from dualmind.models.system2 import ANSWER
 from dualmind.symbolic.calls import CLOSE, SymbolicCalls
@@ -160,7 +160,7 @@ def think(
     scores: list[tuple[float, ...]] = []
     total, last = 0.0, False
     while not last and len(steps) < max_steps:
-        prefix = " ".join([*_numbered(steps), f"#{len(steps) + 1}"])
+        prefix = before_step(steps)
         if len(prefix.split()) >= max_words:
             return Chain(tuple(steps), "", total, tuple(unsupported), tuple(scores))
         (written,) = writer.write(
@@ -177,12 +177,30 @@ def think(
             return Chain(tuple(steps), "", total, tuple(unsupported), tuple(scores))
         steps.append(best.step)
         last = best.last
-    prefix = " ".join([*_numbered(steps), ANSWER])
+    answer, log_probability = write_answer(writer, prompt, steps, max_words)
+    return Chain(tuple(steps), answer, total + log_probability, tuple(unsupported), tuple(scores))
+
+
+def before_step(steps: Sequence[str]) -> str:
+    """What is given beforehand so that the next step is written: the steps so far and the number of the next."""
+    return " ".join([*number_steps(steps), f"#{len(steps) + 1}"])
+
+
+def write_answer(writer: Writer, prompt: str, steps: Sequence[str], max_words: int) -> tuple[str, float]:
+    """The likeliest answer after all steps and its log-probability, in nats; empty and 0 where no word is left."""
+    prefix = " ".join([*number_steps(steps), ANSWER])
     if len(prefix.split()) >= max_words:
-        return Chain(tuple(steps), "", total, tuple(unsupported), tuple(scores))
-    ((written_answer,),) = writer.write([prompt], max_words=max_words, prefix=prefix)
-    answer = parse_output(writer.text(written_answer))[1]
-    return Chain(tuple(steps), answer, total + written_answer.log_probability, tuple(unsupported), tuple(scores))
+        return "", 0.0
+    ((written,),) = writer.write([prompt], max_words=max_words, prefix=prefix)
+    return parse_output(writer.text(written))[1], written.log_probability
+
+
+def ended_in_answer(writer: Writer, written: Written, num_steps: int) -> bool | None:
+    """Was it the answer that followed ``num_steps`` steps (True), or the next one (False)? None where neither did."""
+    if written.stopped_by is None:
+        return None
+    ended_by = writer.text(Written((written.stopped_by,), 0.0, 0.0, complete=True))
+    return {ANSWER: True, f"#{num_steps + 1}": False}.get(ended_by)
 
 
 def write_with_calls(writer: Writer, prompt: str, calls: SymbolicCalls, *, max_words: int = 96) -> str:
@@ -240,19 +258,12 @@ def oracle_of(chains: Sequence[Chain], score: Callable[[Chain], float]) -> Chain
 _STOP = (*(f"#{number}" for number in range(1, MAX_HOPS + 2)), ANSWER)
 
 
-def _numbered(steps: Sequence[str]) -> list[str]:
-    return [f"#{number} {step}" for number, step in enumerate(steps, start=1)]
-
-
 def _candidate(writer: Writer, written: Written, num_kept: int) -> Candidate:
     """What was written after the number of a step."""
     steps = parse_output(writer.text(written))[0]
     step = steps[num_kept] if len(steps) == num_kept + 1 else ""
-    ended_by = ""
-    if written.stopped_by is not None:
-        ended_by = writer.text(Written((written.stopped_by,), 0.0, 0.0, complete=True))
-    last = {ANSWER: True, f"#{num_kept + 2}": False}.get(ended_by)
-    return Candidate(step, last if step else None, written.log_probability)
+    last = ended_in_answer(writer, written, num_kept + 1) if step else None
+    return Candidate(step, last, written.log_probability)
 
 
 def _best(candidates: Sequence[Candidate], scores: Sequence[float]) -> tuple[Candidate, bool]:

@@ -26,7 +26,7 @@ from dualmind.data.validation import ValidatedDataset
 from dualmind.domains.base import Split
 from dualmind.domains.reasoning.domain import as_prompt
 from dualmind.domains.reasoning.families import FAMILIES
-from dualmind.domains.reasoning.question import Question, parse_output
+from dualmind.domains.reasoning.question import Question, number_steps, parse_output
 from dualmind.errors import LearningError
 from dualmind.learning.skipped import Skipped
 from dualmind.models.encoder_decoder import CompactForConditionalGeneration
@@ -227,7 +227,7 @@ def readings(system2: System2, prompts: Sequence[str], chains: Sequence[Sequence
             "a step reward reads the states of our own System 2; set pretrain.system2.model.kind to reasoner"
         )
     found = np.zeros((len(prompts), model.config.d_model + 3))
-    texts = [" ".join(f"#{number} {step}" for number, step in enumerate(steps, start=1)) for steps in chains]
+    texts = [" ".join(number_steps(steps)) for steps in chains]
     order = np.argsort([len(text) for text in texts], kind="stable")
     for start in range(0, len(order), _BATCH):
         own = order[start : start + _BATCH]

@@ -8,7 +8,7 @@ person found it right.
 """
 
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Self
 
 from dualmind.memory.core import Core
@@ -34,10 +34,6 @@ class Counts:
             rates[name] = hits / left if left else 0.0
             left -= hits
         return {**rates, "all": (self.reads - left) / self.reads if self.reads else 0.0}
-
-    def to_dict(self) -> dict[str, int]:
-        """By name."""
-        return asdict(self)
 
 
 class Gateway:

@@ -33,10 +33,6 @@ class Level:
     def __len__(self) -> int:
         return len(self._held)
 
-    def __contains__(self, key: Key) -> bool:
-        """Is it held? Asking does not use it."""
-        return key in self._held
-
     def __iter__(self) -> Iterator[Key]:
         """Keys, the least recently used first."""
         return iter(self._held)

@@ -13,11 +13,9 @@ trains the extractor of experience by this signal, here it only decides what sta
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Annotated
+from dataclasses import dataclass, replace
 
 import numpy as np
-from pydantic import Field, TypeAdapter, ValidationError
 
 from dualmind.agent.agent import Request, Tier
 from dualmind.errors import GatewayError
@@ -26,8 +24,6 @@ from dualmind.memory.gateway import Gateway
 from dualmind.models.system1 import FirstAnswer
 from dualmind.models.system2 import Thinking
 from dualmind.symbolic.checker import Checker
-
-_SHARE: TypeAdapter[float] = TypeAdapter(Annotated[float, Field(ge=0, le=1)])
 
 
 @dataclass(slots=True)
@@ -41,10 +37,6 @@ class Tally:
     agreed: int = 0  # of those two, entries that System 2 confirmed
     revised: int = 0  # of those two, entries that System 2 replaced
     refused: int = 0  # answers of System 2 that the checker called wrong, or that were empty; not kept
-
-    def to_dict(self) -> dict[str, int]:
-        """By name."""
-        return asdict(self)
 
 
 class Recall:
@@ -73,12 +65,10 @@ class Recall:
         Raises:
             GatewayError: the share is not in 0..1.
         """
-        try:
-            self._probe_share = _SHARE.validate_python(probe_share)
-        except ValidationError as error:
-            raise GatewayError(f"probe_share = {probe_share}: give a share of the hits, 0 to 1") from error
+        if not 0 <= probe_share <= 1:  # NaN too
+            raise GatewayError(f"probe_share = {probe_share}: give a share of the hits, 0 to 1")
         self._gateway, self._system1, self._system2 = gateway, system1, system2
-        self._rng, self._checker = rng, checker
+        self._rng, self._checker, self._probe_share = rng, checker, probe_share
         self._episode = gateway.episode()
         self._doubted: dict[Key, Entry] = {}  # known, but System 2 is being asked all the same
         self.tally = Tally()

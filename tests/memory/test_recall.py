@@ -1,7 +1,7 @@
 """An agent with a memory: it says what it would say without, and asks System 2 less often."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +83,7 @@ def test_the_second_time_system2_is_not_asked_and_the_replies_are_the_same(
     assert [reply.remembered for reply in first + second] == [False] * 7 + [True] * 7
     assert [reply.flops for reply in first] == [reply.flops for reply in wanted]
     assert all(one.flops < other.flops for one, other in zip(second, first, strict=True))
-    assert memory.tally.to_dict() == {
+    assert asdict(memory.tally) == {
         "asked": 14, "recalled": 7, "probed": 0, "stale": 0, "agreed": 0, "revised": 0, "refused": 0,
     }  # fmt: skip
 

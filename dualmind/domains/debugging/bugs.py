@@ -9,6 +9,7 @@ from dualmind.domains.base import SPLITS, Split
 from dualmind.domains.debugging.edits import Edit, edits
 from dualmind.domains.debugging.program import Program, Test, draw_arguments, draw_program
 from dualmind.domains.debugging.sandbox import Call, Job, Limits, Outcome, run
+from dualmind.domains.drawing import check_numbers
 from dualmind.errors import DebuggingError
 
 NUM_TESTS = 6  # of the functions that no other calls
@@ -47,8 +48,7 @@ class Results:
 class _Draft:
     program: Program
     calls: tuple[Call, ...]  # the tests', then the checks'
-    mutants: tuple[tuple[str, Edit], ...]
-    num_tests: int
+    mutants: tuple[tuple[Program, Edit], ...]
 
 
 def generate_bugs(num: Mapping[Split, int], seed: int) -> list[Bug]:
@@ -64,7 +64,7 @@ def generate_bugs(num: Mapping[Split, int], seed: int) -> list[Bug]:
     Raises:
         DebuggingError: a number or the seed is negative, a split is unknown, or nothing is asked for.
     """
-    _check_arguments(num, seed)
+    check_numbers(num, seed, "debugging", "num", DebuggingError)
     seen: set[str] = set()
     drawn: dict[Split, list[Bug]] = {split: [] for split in SPLITS}
     for split in reversed(SPLITS):  # train, the first, comes last
@@ -101,15 +101,6 @@ def _results(bug: Bug, outcomes: Iterator[list[Outcome]]) -> Results:
     return Results(tests, checks, tuple(tuple(next(outcomes)) for _ in bug.repairs))
 
 
-def _check_arguments(num: Mapping[Split, int], seed: int) -> None:
-    if seed < 0:
-        raise DebuggingError(f"debugging.seed = {seed}: give a seed of at least 0")
-    if unknown := num.keys() - set(SPLITS):
-        raise DebuggingError(f"debugging.num has the split {min(unknown)!r}; give only {', '.join(SPLITS)}")
-    if any(number < 0 for number in num.values()) or not any(num.values()):
-        raise DebuggingError(f"debugging.num = {dict(num)}: give numbers of at least 0, and one above 0")
-
-
 def _batch(split: Split, numbers: range, seed: int, seen: set[str]) -> list[Bug]:
     """Bugs of these numbers; a program that will not do is drawn again."""
     found: dict[int, Bug] = {}
@@ -138,14 +129,14 @@ def _draft(rng: np.random.Generator) -> _Draft:
     calls = tuple(Call(function.name, draw_arguments(function.kind, rng)) for function in tested)
     every = [edit for function in program.functions for edit in edits(program, function.name)]
     chosen = [every[int(i)] for i in rng.permutation(len(every))[:_MAX_MUTANTS]]
-    mutants = tuple((program.replaced(edit.function, edit.source).source, edit) for edit in chosen)
-    return _Draft(program, calls, mutants, NUM_TESTS)
+    mutants = tuple((program.replaced(edit.function, edit.source), edit) for edit in chosen)
+    return _Draft(program, calls, mutants)
 
 
 def _run(drafts: Sequence[_Draft]) -> tuple[list[list[Outcome]], list[list[list[Outcome]]]]:
     """What the true programs give for all calls, and each of their mutants for the tests."""
     true = [Job(draft.program.source, draft.calls) for draft in drafts]
-    mutated = [Job(source, draft.calls[: draft.num_tests]) for draft in drafts for source, _ in draft.mutants]
+    mutated = [Job(broken.source, draft.calls[:NUM_TESTS]) for draft in drafts for broken, _ in draft.mutants]
     outcomes = run([*true, *mutated], LIMITS)
     rest = iter(outcomes[len(true) :])
     return outcomes[: len(true)], [[next(rest) for _ in draft.mutants] for draft in drafts]
@@ -158,10 +149,9 @@ def _bug(
     if not all(outcome.kind == "returned" and _is_small(outcome.value) for outcome in values):
         return None
     tests = [Test(call, outcome.value) for call, outcome in zip(draft.calls, values, strict=True)]
-    own, rest = tuple(tests[: draft.num_tests]), iter(tests[draft.num_tests :])
-    for (_, edit), outcomes in zip(draft.mutants, mutated, strict=True):
+    own, rest = tuple(tests[:NUM_TESTS]), iter(tests[NUM_TESTS:])
+    for (broken, edit), outcomes in zip(draft.mutants, mutated, strict=True):
         if not all(outcome.gives(test.expected) for outcome, test in zip(outcomes, own, strict=True)):
-            broken = draft.program.replaced(edit.function, edit.source)
             checks = {f.name: tuple(next(rest) for _ in range(NUM_CHECKS)) for f in broken.functions}
             repairs = tuple(repair for function in broken.functions for repair in edits(broken, function.name))
             return Bug(name, split, broken, own, checks, repairs, edit, draft.program)

@@ -4,8 +4,6 @@ A failing call shows that the broken function is among those that the called one
 call proves nothing, as a test may miss it.
 """
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,11 +33,11 @@ class Evidence:
     """
 
     def __init__(self, bug: Bug) -> None:
-        callees: Mapping[str, Sequence[str]] = bug.program.callees()
+        callees = bug.program.callees()
         self.names = tuple(callees)
         number = len(self.names)
         index = {name: i for i, name in enumerate(self.names)}
-        below = reach(bug.program.callees())
+        below = reach(callees)
         self.reaches = np.array([[other in below[name] for other in self.names] for name in self.names])
         self.calls = np.array([[other in callees[name] for other in self.names] for name in self.names])
         self.test_function = np.array([index[test.call.function] for test in bug.tests])

@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from dualmind.domains.base import SPLITS, Split
+from dualmind.domains.drawing import check_numbers
 from dualmind.domains.household.engine import HouseholdEngine
 from dualmind.domains.household.game import (
     FLAGS,
@@ -52,12 +53,7 @@ def generate_games(num_games: Mapping[Split, int], seed: int) -> list[Game]:
     Raises:
         GameError: a number or the seed is negative, there is nothing to draw, or no solvable game can be drawn.
     """
-    if seed < 0:
-        raise GameError(f"household.seed = {seed}: give a seed of at least 0")
-    if unknown := num_games.keys() - set(SPLITS):
-        raise GameError(f"household.num_games has the split {min(unknown)!r}; give only {', '.join(SPLITS)}")
-    if any(number < 0 for number in num_games.values()) or not any(num_games.values()):
-        raise GameError(f"household.num_games = {dict(num_games)}: give numbers of at least 0, and one above 0")
+    check_numbers(num_games, seed, "household", "num_games", GameError)
     games: list[Game] = []
     contents: set[str] = set()
     for split in SPLITS:

@@ -7,6 +7,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from dualmind.domains.base import SPLITS, Split
+from dualmind.domains.drawing import check_numbers
 from dualmind.domains.reasoning.families import FAMILIES
 from dualmind.domains.reasoning.question import MAX_HOPS, Family, Question
 from dualmind.errors import QuestionError
@@ -43,7 +44,9 @@ def generate_questions(
         QuestionError: a number or the seed is negative, a split is unknown, there is nothing to draw, or a family has
             too few different questions.
     """
-    _check_arguments(num, seed, families)
+    check_numbers(num, seed, "reasoning", "num", QuestionError)
+    if not families:
+        raise QuestionError("reasoning.families is empty: give at least one family")
     seen: set[str] = set()
     drawn: dict[Split, list[Question]] = {}
     for split in reversed(SPLITS):  # train, the first, comes last
@@ -68,17 +71,6 @@ def choose_families(names: Sequence[str]) -> list[Family]:
     if unknown := [name for name in names if name not in known]:
         raise QuestionError(f"reasoning.families has {unknown[0]!r}; known: {', '.join(known)}")
     return [known[name] for name in names]
-
-
-def _check_arguments(num: Mapping[Split, int], seed: int, families: Sequence[Family]) -> None:
-    if seed < 0:
-        raise QuestionError(f"reasoning.seed = {seed}: give a seed of at least 0")
-    if unknown := num.keys() - set(SPLITS):
-        raise QuestionError(f"reasoning.num has the split {min(unknown)!r}; give only {', '.join(SPLITS)}")
-    if any(number < 0 for number in num.values()) or not any(num.values()):
-        raise QuestionError(f"reasoning.num = {dict(num)}: give numbers of at least 0, and one above 0")
-    if not families:
-        raise QuestionError("reasoning.families is empty: give at least one family")
 
 
 def _draw_hops(mix: Mix, rng: np.random.Generator) -> int:

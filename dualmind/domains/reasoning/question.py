@@ -175,10 +175,14 @@ def value(step: str) -> str:
     return step.rsplit(maxsplit=1)[-1]
 
 
+def number_steps(steps: Sequence[str]) -> list[str]:
+    """Steps as they are written: ``#1 v1``, ``#2 v2``."""
+    return [f"#{number} {step}" for number, step in enumerate(steps, start=1)]
+
+
 def write_output(steps: Sequence[str], answer: str) -> str:
     """What an agent says: ``#1 v1 #2 v2 = answer``; without steps the answer alone."""
-    numbered = [f"#{number} {step}" for number, step in enumerate(steps, start=1)]
-    return " ".join([*numbered, "=", answer]) if numbered else answer
+    return " ".join([*number_steps(steps), "=", answer]) if steps else answer
 
 
 def parse_output(text: str) -> tuple[tuple[str, ...], str]:
