@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +43,15 @@ def is_alive(pid: int) -> bool:
     return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """Programs that are started from here on heed Ctrl-C, even where a shell in the background has turned that off."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells dead processes by Linux's /proc")
 @pytest.mark.parametrize(
     ("number", "send", "code"),
@@ -54,16 +63,16 @@ def test_a_signal_ends_the_flow_its_stage_and_its_server(
 ) -> None:
     root = make_project(tmp_path, ENDLESS)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    flow = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "flows.training"], cwd=root, env=environment, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    try:
-        stage = stage_pid(root)
-        send(flow.pid, number)
-        output, _ = flow.communicate(timeout=60)  # long before the stage would end
-    finally:
-        flow.kill()
+    ) as flow:  # fmt: skip
+        try:
+            stage = stage_pid(root)
+            send(flow.pid, number)
+            output, _ = flow.communicate(timeout=60)  # long before the stage would end
+        finally:
+            flow.kill()
     assert flow.returncode == code, output
     assert f"Finished in state Cancelled('stopped by {number.name}')" in output
     assert f"training was stopped by {number.name}" in output
